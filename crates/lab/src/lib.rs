@@ -10,7 +10,7 @@
 //!   it, and [`reproduce`] compares models of published systems with texts about them.
 //! * Their tasks: [`team`], [`launch`], [`task_clock`], [`job`], [`nodes`], [`buffer`], [`data`],
 //!   [`span`], [`status_file`].
-//! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
+//! * Their results: [`stats`], [`noise`], [`machine`], [`clock`], [`table`], [`record`].
 //! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
 //! * Interruption by signals: [`stop`].
 //!
@@ -42,6 +42,7 @@ pub mod prober;
 pub mod processes;
 pub mod program;
 pub mod progress;
+pub mod record;
 pub mod report;
 pub mod reproduce;
 pub mod run_dir;
@@ -53,6 +54,7 @@ pub mod stats;
 pub mod status_file;
 pub mod stop;
 pub mod survey;
+pub mod table;
 pub mod task_clock;
 pub mod team;
 pub mod workloads;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::output::OutputFile;
+use crate::{output::OutputFile, table::Table};
 
 const STYLE: &str = "\
 body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:62rem;margin:0 auto;padding:1rem}\
@@ -17,17 +17,6 @@ th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #
 .chart{overflow-x:auto}svg{min-width:40rem;max-width:100%;height:auto}details{margin-top:1rem}code,pre{font:.9em/1.4 ui-monospace,monospace}\
 pre{overflow-x:auto;background:#f5f5f5;padding:.75rem}code{overflow-wrap:anywhere}";
 
-/// A table of a report. The first column is aligned to the left.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Table {
-    /// Its title.
-    pub title: String,
-    /// The titles of its columns.
-    pub columns: Vec<String>,
-    /// Its rows.
-    pub rows: Vec<Vec<String>>,
-}
-
 /// A report.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Report {
@@ -35,15 +24,15 @@ pub struct Report {
     pub title: String,
     /// The result in a sentence.
     pub result: String,
-    /// Reasons to doubt the results.
+    /// Reasons to doubt the results. The session sets them.
     pub warnings: Vec<String>,
     /// Charts, as SVG.
     pub charts: Vec<String>,
     /// The results.
     pub tables: Vec<Table>,
-    /// Circumstances of the run: machine, versions, parameters.
+    /// Parameters of the run. The session puts its circumstances before them.
     pub facts: Vec<(String, String)>,
-    /// Everything, for programs.
+    /// Everything, for programs. The session sets it.
     pub record: Value,
 }
 
@@ -98,16 +87,17 @@ impl Report {
 }
 
 fn write_table(html: &mut String, table: &Table) -> std::fmt::Result {
-    let row = |cells: &[String], tag: &str| {
+    let row = |cells: Vec<String>, tag: &str| {
         let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
         format!("<tr>{cells}</tr>\n")
     };
-    let rows: String = table.rows.iter().map(|cells| row(cells, "td")).collect();
+    let rows: String =
+        table.rows.iter().map(|cells| row(cells.iter().map(ToString::to_string).collect(), "td")).collect();
     write!(
         html,
         "<h2>{}</h2>\n<div class=\"scroll\"><table><thead>{}</thead><tbody>\n{rows}</tbody></table></div>\n",
         escape(&table.title),
-        row(&table.columns, "th")
+        row(table.columns.clone(), "th")
     )
 }
 
@@ -126,11 +116,7 @@ mod tests {
             result: "done".into(),
             warnings: vec!["noisy".into()],
             charts: vec!["<svg></svg>".into()],
-            tables: vec![Table {
-                title: "Results".into(),
-                columns: vec!["access".into(), "MiB/s".into()],
-                rows: vec![vec!["write".into(), "100".into()]],
-            }],
+            tables: vec![Table::new("Results", ["access", "MiB/s"]).with([vec!["write", "100"]])],
             facts: vec![("command".into(), "ior -o \"x\"".into())],
             record: serde_json::json!({ "a": 1 }),
         };

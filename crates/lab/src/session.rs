@@ -8,6 +8,7 @@ use crate::{
     noise::Noise,
     output::{Format, OutputArgs, Outputs},
     progress::Progress,
+    record::{self, Circumstances},
     report::Report,
 };
 
@@ -77,16 +78,18 @@ impl Session {
         self.noise.spin();
     }
 
-    /// Ends the run: writes its results, also those of a run that was interrupted. `record` and
-    /// `report` make them.
+    /// Ends the run: writes its results, also those of a run that was interrupted. `results`: an
+    /// object with the fields of the tool's record. `report` makes the report; this function adds
+    /// warnings, circumstances and record.
     ///
     /// # Errors
     /// A message for the user: that of the run, or the first output that cannot be written.
     pub fn conclude(
         mut self,
+        mut run: Circumstances,
         result: io::Result<()>,
-        record: impl FnOnce(&Noise) -> Value,
-        report: impl FnOnce(Value, Vec<String>) -> io::Result<Report>,
+        results: Value,
+        report: impl FnOnce() -> io::Result<Report>,
     ) -> Result<(), String> {
         if let Some(warning) = self.noise.warning() {
             self.warn(warning);
@@ -94,38 +97,24 @@ impl Session {
         if let Err(e) = &result {
             self.warnings.push(format!("the run did not end: {e}"));
         }
-        let record = record(&self.noise);
-        let text = format!("{record:#}\n");
-        if self.format == Format::Json {
+        let is_json = self.format == Format::Json;
+        if !is_json && self.outputs.json.is_none() && self.outputs.report.is_none() {
+            return result.map_err(|e| e.to_string());
+        }
+        (run.noise, run.warnings) = (Some(self.noise.spread()), self.warnings);
+        let report = report();
+        let record = run.record(results, report.as_ref().map_or(&[][..], |report| &report.tables[..]));
+        let text = record::text(&record);
+        if is_json {
             // A closed pipe is no error.
             let _ = io::stdout().write_all(text.as_bytes());
         }
         let json = self.outputs.json.map_or(Ok(()), |file| file.write(&text));
-        let report = self.outputs.report.map_or(Ok(()), |file| {
-            let report = report(record, self.warnings).map_err(|e| e.to_string())?;
-            report.save(file)
+        let html = self.outputs.report.map_or(Ok(()), |file| {
+            let report = report.map_err(|e| e.to_string())?;
+            let facts = run.facts().into_iter().chain(report.facts).collect();
+            Report { warnings: run.warnings, facts, record, ..report }.save(file)
         });
-        result.map_err(|e| e.to_string()).and(json).and(report)
+        result.map_err(|e| e.to_string()).and(json).and(html)
     }
-}
-
-/// Returns the circumstances of a run for its report, from its record.
-pub fn facts(record: &Value, more: &[(&str, String)]) -> Vec<(String, String)> {
-    let machine = &record["machine"];
-    let mount = record["file system"].as_array().map(|words| words.iter().map(text).collect::<Vec<_>>().join(" "));
-    let facts = [
-        ("began", text(&record["Began"])),
-        ("command", text(&record["Command line"])),
-        ("version", text(&record["Version"])),
-        ("host", text(&machine["host"])),
-        ("system", format!("{} {}", text(&machine["system"]), text(&machine["release"]))),
-        ("processors", format!("{} × {}", machine["processors"], text(&machine["processor"]))),
-        ("file system", mount.unwrap_or_else(|| "unknown".into())),
-        ("noise of the machine", format!("{:.1} %", record["noise"].as_f64().unwrap_or(0.0) * 100.0)),
-    ];
-    facts.iter().chain(more).map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

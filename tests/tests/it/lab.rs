@@ -272,6 +272,8 @@ fn report_and_records_are_written() {
         let record: Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(record["file system"][0], "fuse.sheen");
         assert!(record["machine"]["processors"].as_u64() > Some(0) && record["summary"][0].is_object());
+        assert!(record["rounds"] == 2 && record["warnings"].is_array(), "{record}");
+        assert!(record["tables"][0]["rows"][0].is_array(), "{record}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sheen_layout::PROGRESSIVE_OPTIONS;
 
 use crate::{
@@ -18,12 +18,12 @@ use crate::{
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
     machine,
-    noise::Noise,
     output::{Format, Lines},
     predict::{load::Direction, shape::Shape},
     prober::describe,
-    report::{Report, Table},
-    session::facts,
+    record::Circumstances,
+    report::Report,
+    table::Table,
 };
 
 const CSV_COLUMNS: &str = "recommended,stripes,osts,stripe size,write(MiB/s),read(MiB/s),seconds,limited by,layout";
@@ -56,31 +56,25 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
         }
     }
     let about = advice.basis.published.map(|preset| json!({ "stated": preset.stated, "assumed": preset.assumed }));
-    let record = |noise: &Noise| {
-        json!({
-            "Version": concat!("sheen lab advise ", env!("CARGO_PKG_VERSION")),
-            "Began": began.ctime(),
-            "Command line": line,
-            "machine": machine::describe(),
-            "file system": machine::mount_of(&args.path),
-            "noise": noise.spread(),
-            "system": advice.basis.name,
-            "published": about,
-            "job": advice.workload,
-            "left out": advice.basis.left_out,
-            "observed": advice.observed,
-            "present": advice.now,
-            "recommended": advice.chosen(),
-            "layout": advice.layout,
-            "command": advice.command,
-            "gain": advice.gain(),
-            "reason": advice.reason,
-            "candidates": advice.all,
-            "measured": timed,
-            "reached": reached,
-        })
-    };
-    session.conclude(result, record, |record, warnings| report(&advice, (record, warnings)))
+    let mut run = Circumstances::new("sheen lab advise", line, args.repetitions, began);
+    run.file_system = machine::mount_of(&args.path);
+    let fields = json!({
+        "system": advice.basis.name,
+        "published": about,
+        "job": advice.workload,
+        "left out": advice.basis.left_out,
+        "observed": advice.observed,
+        "present": advice.now,
+        "recommended": advice.chosen(),
+        "layout": advice.layout,
+        "command": advice.command,
+        "gain": advice.gain(),
+        "reason": advice.reason,
+        "candidates": advice.all,
+        "measured": timed,
+        "reached": reached,
+    });
+    session.conclude(run, result, fields, || report(&advice))
 }
 
 /// Returns the lines of the CSV: the columns, the default layout if it is recommended, and all
@@ -106,7 +100,7 @@ fn csv(all: &[Rated], recommended: Recommended) -> Vec<String> {
     [CSV_COLUMNS.to_owned()].into_iter().chain(default).chain(rows).collect()
 }
 
-fn report(advice: &Advice, (record, warnings): (Value, Vec<String>)) -> io::Result<Report> {
+fn report(advice: &Advice) -> io::Result<Report> {
     let all = &advice.all;
     // The curves are over the number of stripes; of several stripe sizes the best one counts.
     let mut stripes: Vec<u32> = all.iter().map(|rated| rated.shape.stripes).collect();
@@ -143,15 +137,10 @@ fn report(advice: &Advice, (record, warnings): (Value, Vec<String>)) -> io::Resu
     Ok(Report {
         title: format!("Layout for {}", describe(&advice.workload)),
         result: format!("{} {}", advice.reason, advice.command.as_deref().unwrap_or_default()),
-        warnings,
         charts: vec![chart.svg()?],
-        tables: vec![Table {
-            title: "Candidates".into(),
-            columns: columns.map(str::to_owned).to_vec(),
-            rows: all.iter().map(row).collect(),
-        }],
-        facts: facts(&record, &[("recommended", advice.command.clone().unwrap_or_else(|| "no change".into()))]),
-        record,
+        tables: vec![Table::new("Candidates", columns).with(all.iter().map(row))],
+        facts: vec![("recommended".into(), advice.command.clone().unwrap_or_else(|| "no change".into()))],
+        ..Report::default()
     })
 }
 

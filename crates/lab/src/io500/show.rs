@@ -16,11 +16,12 @@ use crate::{
         run::{check_drop_caches, run},
     },
     machine,
-    noise::Noise,
     output::{Format, Lines},
-    report::{Report, Table},
-    session::{Session, facts},
+    record::Circumstances,
+    report::Report,
+    session::Session,
     stats::{counted, median, range},
+    table::Table,
 };
 
 /// Steps of the progress bar in one run: mdtest counts the creation and removal of its trees.
@@ -50,8 +51,9 @@ pub fn main(args: &Io500Args, words: &str) -> Result<(), String> {
     if args.output.format == Some(Format::Csv) {
         csv(&outcome);
     }
-    let record = |noise: &Noise| record(&plan, &outcome, &began, words, noise);
-    session.conclude(result, record, |record, warnings| report(&plan, &outcome, warnings, record))
+    let mut run = Circumstances::new("sheen lab io500", words, plan.repetitions, began);
+    run.file_system = machine::mount_of(&plan.dir);
+    session.conclude(run, result, fields(&plan, &outcome), || report(&plan, &outcome))
 }
 
 fn csv(outcome: &Outcome) {
@@ -63,7 +65,7 @@ fn csv(outcome: &Outcome) {
     }
 }
 
-fn record(plan: &Plan, outcome: &Outcome, began: &Moment, words: &str, noise: &Noise) -> Value {
+fn fields(plan: &Plan, outcome: &Outcome) -> Value {
     let phase = |r: &PhaseResult| {
         json!({
             "phase": r.phase.name(),
@@ -81,19 +83,13 @@ fn record(plan: &Plan, outcome: &Outcome, began: &Moment, words: &str, noise: &N
         json!({ "Results": results.iter().map(phase).collect::<Vec<_>>(), "score": score })
     };
     json!({
-        "Version": concat!("sheen lab io500 ", env!("CARGO_PKG_VERSION")),
         "official": false,
-        "Began": began.ctime(),
-        "Command line": words,
-        "machine": machine::describe(),
-        "file system": machine::mount_of(&plan.dir),
-        "noise": noise.spread(),
         "Parameters": plan,
         "runs": outcome.runs.iter().map(run).collect::<Vec<_>>(),
     })
 }
 
-fn report(plan: &Plan, outcome: &Outcome, warnings: Vec<String>, record: Value) -> io::Result<Report> {
+fn report(plan: &Plan, outcome: &Outcome) -> io::Result<Report> {
     let numbers = |values: &[f64]| {
         let (low, high) = range(values);
         [median(values), low, high].map(|value| format!("{value:.3}"))
@@ -122,14 +118,13 @@ fn report(plan: &Plan, outcome: &Outcome, warnings: Vec<String>, record: Value) 
     Ok(Report {
         title: format!("IO500: {} on {}", counted(plan.tasks, "task"), counted(plan.node_count(), "node")),
         result,
-        warnings,
         charts: vec![chart(outcome).svg()?],
-        tables: vec![Table { title: "Results".into(), columns: columns.map(str::to_owned).to_vec(), rows }],
-        facts: facts(
-            &record,
-            &[("stonewall", format!("{} s", plan.stonewall)), ("directory", plan.dir.display().to_string())],
-        ),
-        record,
+        tables: vec![Table::new("Results", columns).with(rows)],
+        facts: vec![
+            ("stonewall".into(), format!("{} s", plan.stonewall)),
+            ("directory".into(), plan.dir.display().to_string()),
+        ],
+        ..Report::default()
     })
 }
 

@@ -9,29 +9,14 @@ use crate::{
         prediction::Compared,
         step::Access,
     },
-    machine,
-    noise::Noise,
     stats::{median, range},
 };
 
-/// Returns the record of a run.
-pub fn record(
-    plan: &Plan,
-    outcome: &Outcome,
-    predictions: &[Compared],
-    began: &str,
-    command_line: &str,
-    noise: &Noise,
-) -> Value {
+/// Returns the fields of IOR in the record of a run.
+pub fn fields(plan: &Plan, outcome: &Outcome, predictions: &[Compared]) -> Value {
     let path = plan.path(0, 0, 0);
     let results: Vec<Value> = outcome.phases.iter().map(|phase| result(plan, phase)).collect();
     json!({
-        "Version": concat!("sheen lab ior ", env!("CARGO_PKG_VERSION")),
-        "Began": began,
-        "Command line": command_line,
-        "machine": machine::describe(),
-        "file system": machine::mount_of(&path),
-        "noise": noise.spread(),
         "tests": [{
             "TestID": 0,
             "Path": path,

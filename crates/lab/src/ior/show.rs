@@ -2,8 +2,6 @@
 
 use std::io;
 
-use serde_json::Value;
-
 use crate::{
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
@@ -17,14 +15,14 @@ use crate::{
         run::run,
         step::Access,
     },
-    launch,
-    machine::check_memory,
-    noise::Noise,
+    launch, machine,
     output::Format,
-    report::{Report, Table},
-    session::{Session, facts},
+    record::Circumstances,
+    report::Report,
+    session::Session,
     stats::{counted, median, range},
     status_file,
+    table::Table,
 };
 
 /// Runs IOR. `words` is the command line, for the record.
@@ -33,7 +31,7 @@ use crate::{
 /// A message for the user.
 pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
     let plan = Plan::new(args)?;
-    check_memory(plan.memory_bytes() / u64::from(launch::hosts()))?;
+    machine::check_memory(plan.memory_bytes() / u64::from(launch::hosts()))?;
     status_file::check(plan.status_file.as_deref(), plan.write)?;
     let format = args.output.format.unwrap_or_default();
     let began = Moment::now();
@@ -59,8 +57,10 @@ pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
             session.warn(e.to_string());
         }
     }
-    let record = |noise: &Noise| json::record(&plan, &outcome, &predictions, &began.ctime(), words, noise);
-    session.conclude(result, record, |record, warnings| report(&plan, &outcome, warnings, record))?;
+    let mut run = Circumstances::new("sheen lab ior", words, plan.repetitions, began);
+    run.file_system = machine::mount_of(&plan.path(0, 0, 0));
+    let fields = json::fields(&plan, &outcome, &predictions);
+    session.conclude(run, result, fields, || report(&plan, &outcome))?;
     match outcome.errors {
         0 => Ok(()),
         errors => Err(format!("the data of {errors} transfers is wrong")),
@@ -88,7 +88,7 @@ fn quietly(plan: &Plan, session: &mut Session, mut outcome: Outcome) -> io::Resu
     run(plan, &mut outcome, session, &mut printer).map(|()| outcome)
 }
 
-fn report(plan: &Plan, outcome: &Outcome, warnings: Vec<String>, record: Value) -> io::Result<Report> {
+fn report(plan: &Plan, outcome: &Outcome) -> io::Result<Report> {
     let kind = if plan.file_per_process { "a file for each task" } else { "one shared file" };
     let rates = |access| outcome.of(access).map(Phase::bandwidth).collect::<Vec<f64>>();
     let rate = |access, verb: &str| {
@@ -105,11 +105,10 @@ fn report(plan: &Plan, outcome: &Outcome, warnings: Vec<String>, record: Value) 
             counted(plan.repetitions, "repetition"),
             result.join(", ")
         ),
-        warnings,
         charts: vec![chart(plan, outcome).svg()?],
         tables: vec![table(outcome)],
-        facts: facts(&record, &[("file", plan.file.display().to_string())]),
-        record,
+        facts: vec![("file".into(), plan.file.display().to_string())],
+        ..Report::default()
     })
 }
 
@@ -127,11 +126,7 @@ fn table(outcome: &Outcome) -> Table {
             format!("{:.6}", phase.total),
         ]
     };
-    Table {
-        title: "Phases".into(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: outcome.phases.iter().map(row).collect(),
-    }
+    Table::new("Phases", columns).with(outcome.phases.iter().map(row))
 }
 
 fn chart(plan: &Plan, outcome: &Outcome) -> Chart {

@@ -16,12 +16,13 @@ use crate::{
         print::{Printer, Show},
         run::run,
     },
-    noise::Noise,
     output::Format,
-    report::{Report, Table},
-    session::{Session, facts},
+    record::Circumstances,
+    report::Report,
+    session::Session,
     stats::{counted, median, range},
     status_file,
+    table::Table,
 };
 
 /// Runs mdtest. `words` is the command line, for the record.
@@ -45,8 +46,9 @@ pub fn main(args: &MdtestArgs, words: &str) -> Result<(), String> {
     let mut outcome = Outcome::default();
     let result = run(&plan, &mut outcome, &mut session, &mut printer);
     printer.summary(&outcome);
-    let record = |noise: &Noise| record(&plan, &outcome, &began, words, noise);
-    session.conclude(result, record, |record, warnings| report(&plan, &outcome, warnings, record))?;
+    let mut run = Circumstances::new("sheen lab mdtest", words, plan.iterations, began);
+    run.file_system = machine::mount_of(&plan.dir(0));
+    session.conclude(run, result, fields(&plan, &outcome), || report(&plan, &outcome))?;
     match outcome.errors() {
         0 => Ok(()),
         errors => Err(format!("the data of {errors} files is wrong")),
@@ -63,7 +65,7 @@ pub fn run_quietly(plan: &Plan, session: &mut Session) -> io::Result<Outcome> {
     run(plan, &mut outcome, session, &mut printer).map(|()| outcome)
 }
 
-fn record(plan: &Plan, outcome: &Outcome, began: &Moment, words: &str, noise: &Noise) -> Value {
+fn fields(plan: &Plan, outcome: &Outcome) -> Value {
     let phase = |phase: &Phase| {
         json!({
             "operation": phase.kind.name(),
@@ -81,41 +83,30 @@ fn record(plan: &Plan, outcome: &Outcome, began: &Moment, words: &str, noise: &N
             .then(|| json!({ "operation": kind.name(), "max": max, "min": min, "median": median(&rates) }))
     };
     json!({
-        "Version": concat!("sheen lab mdtest ", env!("CARGO_PKG_VERSION")),
-        "Began": began.ctime(),
-        "Command line": words,
-        "machine": machine::describe(),
-        "file system": machine::mount_of(&plan.dir(0)),
-        "noise": noise.spread(),
         "Parameters": plan,
         "Results": outcome.phases.iter().map(phase).collect::<Vec<_>>(),
         "summary": Kind::ALL.iter().filter_map(summary).collect::<Vec<_>>(),
     })
 }
 
-fn report(plan: &Plan, outcome: &Outcome, warnings: Vec<String>, record: Value) -> io::Result<Report> {
+fn report(plan: &Plan, outcome: &Outcome) -> io::Result<Report> {
     let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| outcome.of(*kind).next().is_some()).collect();
     let rates = |kind| outcome.of(kind).map(Phase::rate).collect::<Vec<f64>>();
     let row = |kind: &Kind| {
         let rates = rates(*kind);
         let (low, high) = range(&rates);
         let numbers = [median(&rates), low, high].map(|rate| format!("{rate:.0}"));
-        std::iter::once(kind.name().to_owned()).chain(numbers).collect()
+        std::iter::once(kind.name().to_owned()).chain(numbers).collect::<Vec<_>>()
     };
     let columns = ["operation", "median, ops/s", "minimum", "maximum"];
     let place = if plan.unique_dir { "a directory for each task" } else { "one shared directory" };
     Ok(Report {
         title: format!("mdtest: {} on {}, {place}", counted(plan.tasks, "task"), counted(plan.node_count(), "node")),
         result: format!("{} of each task, {}.", counted(plan.items, "item"), counted(plan.iterations, "iteration")),
-        warnings,
         charts: vec![chart(&kinds, outcome).svg()?],
-        tables: vec![Table {
-            title: "Operations per second".into(),
-            columns: columns.map(str::to_owned).to_vec(),
-            rows: kinds.iter().map(row).collect(),
-        }],
-        facts: facts(&record, &[("directory", plan.dir(0).display().to_string())]),
-        record,
+        tables: vec![Table::new("Operations per second", columns).with(kinds.iter().map(row))],
+        facts: vec![("directory".into(), plan.dir(0).display().to_string())],
+        ..Report::default()
     })
 }
 

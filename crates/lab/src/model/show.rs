@@ -2,7 +2,7 @@
 
 use std::io;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     chart::{Chart, Panel, Scale, Values},
@@ -14,7 +14,6 @@ use crate::{
         print::{Printer, errors, rows},
         probes::probes,
     },
-    noise::Noise,
     output::{Format, Lines},
     predict::{
         fit::Errors,
@@ -24,8 +23,10 @@ use crate::{
         system::System,
     },
     prober::{Job, Measured, Prober, check_space, describe},
-    report::{Report, Table},
-    session::{Session, facts},
+    record::Circumstances,
+    report::Report,
+    session::Session,
+    table::Table,
 };
 
 /// Least bytes of a run.
@@ -63,20 +64,10 @@ pub fn main(args: &ModelArgs, words: &str) -> Result<(), String> {
     if args.output.format == Some(Format::Csv) {
         csv(&runs);
     }
-    let record = |noise: &Noise| {
-        json!({
-            "Version": concat!("sheen lab model ", env!("CARGO_PKG_VERSION")),
-            "Began": Moment::now().ctime(),
-            "Command line": words,
-            "machine": machine::describe(),
-            "file system": machine::mount_of(&args.dir),
-            "noise": noise.spread(),
-            "model": model,
-            "Results": runs,
-            "summary": of_runs,
-        })
-    };
-    session.conclude(Ok(()), record, |record, warnings| {
+    let mut circumstances = Circumstances::new("sheen lab model", words, 1, Moment::now());
+    circumstances.file_system = machine::mount_of(&args.dir);
+    let fields = json!({ "model": model, "Results": runs, "summary": of_runs });
+    session.conclude(circumstances, Ok(()), fields, || {
         let points = runs.iter().map(|run| (run.measured, run.predicted.rate));
         let row = |run: &Run| {
             vec![
@@ -90,13 +81,7 @@ pub fn main(args: &ModelArgs, words: &str) -> Result<(), String> {
             ]
         };
         let result = of_runs.as_ref().map_or("no runs of IOR since the calibration".into(), errors);
-        report(
-            &model,
-            format!("Error of the predictions: {result}."),
-            points.collect(),
-            runs.iter().map(row).collect(),
-            (record, warnings),
-        )
+        report(&model, format!("Error of the predictions: {result}."), points.collect(), runs.iter().map(row).collect())
     })
 }
 
@@ -164,20 +149,11 @@ fn calibrate(args: &ModelArgs, words: &str, system: &System, store: &Store) -> R
             println!("{},{:.2}", fields(m.direction, &m.workload, &m.shape), m.rate);
         }
     }
-    let record = |noise: &Noise| {
-        json!({
-            "Version": concat!("sheen lab model ", env!("CARGO_PKG_VERSION")),
-            "Began": began.ctime(),
-            "Command line": words,
-            "machine": machine::describe(),
-            "file system": fs,
-            "noise": noise.spread(),
-            "model": model,
-            "Results": measured,
-            "summary": { "write": errors_of[0], "read": errors_of[1] },
-        })
-    };
-    session.conclude(result, record, |record, warnings| {
+    let mut circumstances = Circumstances::new("sheen lab model", words, args.repetitions, began);
+    circumstances.file_system = fs;
+    let summary = json!({ "write": errors_of[0], "read": errors_of[1] });
+    let fields = json!({ "model": model, "Results": measured, "summary": summary });
+    session.conclude(circumstances, result, fields, || {
         let Some(model) = &model else { return Err(io::Error::other("the calibration did not end")) };
         let predicted = measured.iter().filter_map(|m| Some((m, m.predicted(model.costs(m.direction)?, system.osts))));
         let all: Vec<_> = predicted.collect();
@@ -202,21 +178,14 @@ fn calibrate(args: &ModelArgs, words: &str, system: &System, store: &Store) -> R
             format!("Error of the fit: {}.", fits.join("; ")),
             all.iter().map(|(m, predicted)| (m.rate, predicted.rate)).collect(),
             all.iter().map(row).collect(),
-            (record, warnings),
         )
     })
 }
 
 /// `points`: measured and predicted rates.
-fn report(
-    model: &Model,
-    result: String,
-    mut points: Vec<(f64, f64)>,
-    runs: Vec<Vec<String>>,
-    (record, warnings): (Value, Vec<String>),
-) -> io::Result<Report> {
+fn report(model: &Model, result: String, mut points: Vec<(f64, f64)>, runs: Vec<Vec<String>>) -> io::Result<Report> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let columns = ["job", "layout", "access", "measured, MiB/s", "predicted", "error, %", "limited by"];
     // Names of all runs would overlap.
     let label = |n: usize| if n == 1 || n.is_multiple_of(10) { n.to_string() } else { String::new() };
     let curve = |of: fn(&(f64, f64)) -> f64| points.iter().map(|point| Some(of(point))).collect();
@@ -234,29 +203,13 @@ fn report(
     Ok(Report {
         title: format!("Model of {} on {}", model.key.fsname, model.key.host),
         result,
-        warnings,
         charts: if points.is_empty() { Vec::new() } else { vec![chart.svg()?] },
         tables: vec![
-            Table {
-                title: "Runs".into(),
-                columns: columns(&[
-                    "job",
-                    "layout",
-                    "access",
-                    "measured, MiB/s",
-                    "predicted",
-                    "error, %",
-                    "limited by",
-                ]),
-                rows: runs,
-            },
-            Table {
-                title: "Costs: rates of parts, and times".into(),
-                columns: columns(&["part", "write", "read"]),
-                rows: rows(model).into_iter().map(Vec::from).collect(),
-            },
+            Table::new("Runs", columns).with(runs),
+            Table::new("Costs: rates of parts, and times", ["part", "write", "read"])
+                .with(rows(model).into_iter().map(Vec::<String>::from)),
         ],
-        facts: facts(&record, &[("calibrated", model.calibrated.clone()), ("OSTs", model.osts.to_string())]),
-        record,
+        facts: vec![("calibrated".into(), model.calibrated.clone()), ("OSTs".into(), model.osts.to_string())],
+        ..Report::default()
     })
 }

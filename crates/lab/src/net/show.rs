@@ -8,7 +8,6 @@ use sheen_lnet::Trust;
 use crate::{
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
-    machine,
     net::{
         args::{NetArgs, Test},
         clients::{self, ClientCosts},
@@ -20,11 +19,12 @@ use crate::{
         print::Printer,
         run::run,
     },
-    noise::Noise,
     output::{Format, Lines},
-    report::{Report, Table},
-    session::{Session, facts},
+    record::Circumstances,
+    report::Report,
+    session::Session,
     size::human,
+    table::Table,
 };
 
 /// Runs a measurement. `wan`: with the defaults and the model of `sheen lab wan`. `trust`: of this
@@ -50,8 +50,10 @@ pub fn main(args: &NetArgs, wan: bool, trust: Trust, words: &str) -> Result<(), 
     if args.output.format == Some(Format::Csv) {
         csv(&outcome);
     }
-    let record = |noise: &Noise| record(&plan, &outcome, &models, &began, words, noise);
-    session.conclude(result, record, |record, warnings| report(&plan, &outcome, &models, warnings, record))
+    let program = if plan.models { "sheen lab wan" } else { "sheen lab net" };
+    let mut run = Circumstances::new(program, words, plan.repetitions, began);
+    run.file_system = Some(["server".into(), plan.to.clone()]);
+    session.conclude(run, result, fields(&plan, &outcome, &models), || report(&plan, &outcome, &models))
 }
 
 fn csv(outcome: &Outcome) {
@@ -69,22 +71,8 @@ fn csv(outcome: &Outcome) {
     }
 }
 
-fn record(
-    plan: &Plan,
-    outcome: &Outcome,
-    models: &[(Test, Model)],
-    began: &Moment,
-    words: &str,
-    noise: &Noise,
-) -> Value {
-    let tool = if plan.models { "wan" } else { "net" };
+fn fields(plan: &Plan, outcome: &Outcome, models: &[(Test, Model)]) -> Value {
     json!({
-        "Version": format!("sheen lab {tool} {}", env!("CARGO_PKG_VERSION")),
-        "Began": began.ctime(),
-        "Command line": words,
-        "machine": machine::describe(),
-        "file system": ["server", plan.to],
-        "noise": noise.spread(),
         "Parameters": plan,
         "round trips": outcome.round_trips,
         "Results": outcome.rates,
@@ -94,14 +82,7 @@ fn record(
     })
 }
 
-fn report(
-    plan: &Plan,
-    outcome: &Outcome,
-    models: &[(Test, Model)],
-    warnings: Vec<String>,
-    record: Value,
-) -> io::Result<Report> {
-    let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+fn report(plan: &Plan, outcome: &Outcome, models: &[(Test, Model)]) -> io::Result<Report> {
     let row = |rates: &Rates| {
         let (point, [middle, low, high]) = (rates.point, rates.bandwidth());
         let numbers = [rates.rate(), middle, low, high].map(|number| format!("{number:.0}"));
@@ -109,27 +90,15 @@ fn report(
             .into_iter()
             .chain(numbers)
             .chain([format!("{:.3}", rates.milliseconds())])
-            .collect()
+            .collect::<Vec<_>>()
     };
-    let mut tables = vec![Table {
-        title: "All points: median, minimum and maximum".into(),
-        columns: columns(&[
-            "test",
-            "added ms",
-            "size",
-            "in flight",
-            "RPC/s",
-            "MiB/s",
-            "minimum",
-            "maximum",
-            "ms per RPC",
-        ]),
-        rows: outcome.rates.iter().map(row).collect(),
-    }];
-    tables.extend(models.iter().map(|(test, model)| Table {
-        title: format!("The model of {}, MiB/s", test.name()),
-        columns: columns(&["added ms", "size", "in flight", "measured", "predicted", "error", "regime"]),
-        rows: model.points.iter().map(predicted_row).collect(),
+    let columns = ["test", "added ms", "size", "in flight", "RPC/s", "MiB/s", "minimum", "maximum", "ms per RPC"];
+    let mut tables =
+        vec![Table::new("All points: median, minimum and maximum", columns).with(outcome.rates.iter().map(row))];
+    tables.extend(models.iter().map(|(test, model)| {
+        let columns = ["added ms", "size", "in flight", "measured", "predicted", "error", "regime"];
+        let rows = model.points.iter().map(predicted_row);
+        Table::new(format!("The model of {}, MiB/s", test.name()), columns).with(rows)
     }));
     if !outcome.files.is_empty() {
         tables.push(files_table(&outcome.files));
@@ -157,11 +126,10 @@ fn report(
             || format!("Round trip: {}.", trips.join(", ")),
             |_| models.iter().map(|(test, model)| in_words(*test, model)).collect::<Vec<_>>().join(" "),
         ),
-        warnings,
         charts,
         tables,
-        facts: facts(&record, &[("round trips", trips.join(", "))]),
-        record,
+        facts: vec![("round trips".into(), trips.join(", "))],
+        ..Report::default()
     })
 }
 
@@ -185,24 +153,17 @@ fn files_table(files: &[Costs]) -> Table {
             costs.round_trips.iter().chain([&costs.of_new_file()]).map(|n| format!("{n:.2}")).collect::<Vec<_>>();
         [vec![costs.stripes.to_string()], numbers, vec![costs.of_lustre().to_string()]].concat()
     };
-    Table {
-        title: "Round trips of operations on files".into(),
-        columns: columns.map(str::to_owned).collect(),
-        rows: files.iter().map(row).collect(),
-    }
+    Table::new("Round trips of operations on files", columns).with(files.iter().map(row))
 }
 
 fn clients_table(clients: &[ClientCosts]) -> Table {
     let columns = clients::OPERATIONS.iter().flat_map(|name| [format!("{name}, least"), format!("{name}, mean")]);
     let row = |costs: &ClientCosts| {
         let numbers = costs.least.iter().zip(&costs.mean).flat_map(|(least, mean)| [least, mean]);
-        std::iter::once(costs.clients.to_string()).chain(numbers.map(|n| format!("{n:.2}"))).collect()
+        std::iter::once(costs.clients.to_string()).chain(numbers.map(|n| format!("{n:.2}"))).collect::<Vec<_>>()
     };
-    Table {
-        title: "Round trips of clients that write a file each in one directory".into(),
-        columns: std::iter::once("clients".to_owned()).chain(columns).collect(),
-        rows: clients.iter().map(row).collect(),
-    }
+    let columns = std::iter::once("clients".to_owned()).chain(columns);
+    Table::new("Round trips of clients that write a file each in one directory", columns).with(clients.iter().map(row))
 }
 
 fn predicted_row(p: &Predicted) -> Vec<String> {

@@ -2,13 +2,12 @@
 
 use std::io;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
     machine,
-    noise::Noise,
     output::{Format, Lines},
     overstripe::{
         args::OverstripeArgs,
@@ -18,9 +17,11 @@ use crate::{
         run::run,
         system::System,
     },
-    report::{Report, Table},
-    session::{Session, facts},
+    record::Circumstances,
+    report::Report,
+    session::Session,
     size::human,
+    table::{Cell, Table},
 };
 
 /// Runs a comparison. `words` is the command line, for the record.
@@ -35,7 +36,7 @@ pub fn main(args: &OverstripeArgs, words: &str) -> Result<(), String> {
     let phases = points * (plan.repetitions as usize * (1 + usize::from(plan.read)) + 1);
     let mut session = Session::new(phases, &args.output)?;
     let system = System::new(args, &plan).map_err(|e| e.to_string())?;
-    let fs = machine::mount_of(&system.dir);
+    let file_system = machine::mount_of(&system.dir);
     let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.header(&plan);
     let mut outcome = Outcome::new(&plan);
@@ -50,20 +51,10 @@ pub fn main(args: &OverstripeArgs, words: &str) -> Result<(), String> {
             csv(&points);
         }
     });
-    let record = |noise: &Noise| {
-        json!({
-            "Version": concat!("sheen lab overstripe ", env!("CARGO_PKG_VERSION")),
-            "Began": began.ctime(),
-            "Command line": words,
-            "machine": machine::describe(),
-            "file system": fs,
-            "noise": noise.spread(),
-            "Parameters": plan,
-            "Results": points,
-            "summary": gains,
-        })
-    };
-    session.conclude(result, record, |record, warnings| report(&plan, &points, &gains, warnings, record))
+    let mut run = Circumstances::new("sheen lab overstripe", words, plan.repetitions, began);
+    run.file_system = file_system;
+    let fields = json!({ "Parameters": plan, "Results": points, "summary": gains });
+    session.conclude(run, result, fields, || report(&plan, &points, &gains))
 }
 
 fn csv(points: &[Point]) {
@@ -84,14 +75,14 @@ fn csv(points: &[Point]) {
     }
 }
 
-fn report(plan: &Plan, points: &[Point], gains: &[Gain], warnings: Vec<String>, record: Value) -> io::Result<Report> {
-    let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let number = |value: Option<f64>, digits| value.map_or("–".into(), |v| format!("{v:.digits$}"));
-    let rates = |[middle, low, high]: [f64; 3]| format!("{middle:.0} ({low:.0}–{high:.0})");
+fn report(plan: &Plan, points: &[Point], gains: &[Gain]) -> io::Result<Report> {
+    let number = |value: Option<f64>, decimals| value.map_or("–".into(), |value| Cell::number(value, decimals, ""));
+    // The median and both ends of a range have the same median and range.
+    let rates = |all: [f64; 3]| Cell::range(&all, 0, "");
     let row = |point: &Point| {
         vec![
-            name(point.curve),
-            point.layout.name(),
+            name(point.curve).into(),
+            point.layout.name().into(),
             rates(point.write),
             point.read.map_or("–".into(), rates),
             number(point.grants, 0),
@@ -102,27 +93,26 @@ fn report(plan: &Plan, points: &[Point], gains: &[Gain], warnings: Vec<String>, 
     };
     let gain = |gain: &Gain| {
         vec![
-            name(gain.curve),
-            format!("{:.0} ({})", gain.fewest.0, gain.fewest.1),
-            format!("{:.0} ({})", gain.best.0, gain.best.1),
-            format!("{:.2}", gain.best.0 / gain.fewest.0),
+            name(gain.curve).into(),
+            format!("{:.0} ({})", gain.fewest.0, gain.fewest.1).into(),
+            format!("{:.0} ({})", gain.best.0, gain.best.1).into(),
+            Cell::number(gain.best.0 / gain.fewest.0, 2, ""),
             number(gain.files, 0),
         ]
     };
     Ok(Report {
         title: "Overstriping: a file that several nodes write in turn".into(),
         result: gains.iter().map(sentence).collect::<Vec<_>>().join(". "),
-        warnings,
         charts: vec![chart(plan, points).svg()?],
         tables: vec![
-            Table {
-                title: "What more stripes bring, MiB/s written (stripes on an OST)".into(),
-                columns: columns(&["nodes and record", "fewest stripes", "best", "ratio", "a file for each task"]),
-                rows: gains.iter().map(gain).collect(),
-            },
-            Table {
-                title: "All points: median (minimum–maximum) of all rounds".into(),
-                columns: columns(&[
+            Table::new(
+                "What more stripes bring, MiB/s written (stripes on an OST)",
+                ["nodes and record", "fewest stripes", "best", "ratio", "a file for each task"],
+            )
+            .with(gains.iter().map(gain)),
+            Table::new(
+                "All points: median (minimum–maximum) of all rounds",
+                [
                     "nodes and record",
                     "stripes on an OST",
                     "write, MiB/s",
@@ -131,18 +121,15 @@ fn report(plan: &Plan, points: &[Point], gains: &[Gain], warnings: Vec<String>, 
                     "blocking callbacks",
                     "MiB per callback",
                     "the OST's own locks",
-                ]),
-                rows: points.iter().map(row).collect(),
-            },
+                ],
+            )
+            .with(points.iter().map(row)),
         ],
-        facts: facts(
-            &record,
-            &[
-                ("bytes of each node", human(plan.size)),
-                ("disks", plan.ost_model.clone().unwrap_or_else(|| "not modelled".into())),
-            ],
-        ),
-        record,
+        facts: vec![
+            ("bytes of each node".into(), human(plan.size)),
+            ("disks".into(), plan.ost_model.clone().unwrap_or_else(|| "not modelled".into())),
+        ],
+        ..Report::default()
     })
 }
 

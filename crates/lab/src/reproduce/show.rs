@@ -3,24 +3,24 @@
 use std::io;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
-    machine,
-    noise::Noise,
     output::{Format, Lines},
     predict::{
         fit::Errors,
         presets::{PRESETS, Preset, preset},
     },
-    report::{Report, Table},
+    record::Circumstances,
+    report::Report,
     reproduce::{
         args::ReproduceArgs,
         points::{POINTS, Point},
     },
-    session::{Session, facts},
+    session::Session,
+    table::Table,
 };
 
 /// A stated value and that of the model.
@@ -58,21 +58,11 @@ pub fn main(args: &ReproduceArgs, words: &str) -> Result<(), String> {
             println!("{},{},{},{},{low},{high},{:.3},{:.3}", c.system, c.place, c.what, c.unit, c.predicted, c.error);
         }
     }
-    let record = |noise: &Noise| {
-        let about =
-            |system: &&Preset| json!({ "name": system.name, "stated": system.stated, "assumed": system.assumed });
-        json!({
-            "Version": concat!("sheen lab reproduce ", env!("CARGO_PKG_VERSION")),
-            "Began": Moment::now().ctime(),
-            "Command line": words,
-            "machine": machine::describe(),
-            "noise": noise.spread(),
-            "systems": systems.iter().map(about).collect::<Vec<_>>(),
-            "Results": all,
-            "summary": errors,
-        })
-    };
-    session.conclude(Ok(()), record, |record, warnings| report(&all, errors.as_ref(), (record, warnings)))
+    let about = |system: &&Preset| json!({ "name": system.name, "stated": system.stated, "assumed": system.assumed });
+    let run = Circumstances::new("sheen lab reproduce", words, 1, Moment::now());
+    let systems: Vec<_> = systems.iter().map(about).collect();
+    let fields = json!({ "systems": systems, "Results": all, "summary": errors });
+    session.conclude(run, Ok(()), fields, || report(&all, errors.as_ref()))
 }
 
 fn named(name: &str) -> Result<&'static Preset, String> {
@@ -123,7 +113,7 @@ fn print(lines: &mut Lines, systems: &[&Preset], all: &[Compared], errors: Optio
     }
 }
 
-fn report(all: &[Compared], errors: Option<&Errors>, (record, warnings): (Value, Vec<String>)) -> io::Result<Report> {
+fn report(all: &[Compared], errors: Option<&Errors>) -> io::Result<Report> {
     let curve = |of: fn(&Compared) -> f64| all.iter().map(|c| Some(of(c))).collect();
     let stated = |c: &Compared| (c.stated[0] + c.stated[1]) / 2.0;
     let chart = Chart {
@@ -152,14 +142,8 @@ fn report(all: &[Compared], errors: Option<&Errors>, (record, warnings): (Value,
     Ok(Report {
         title: "Published rates, and models of their systems".into(),
         result: format!("Median error {median:.1} % of {} values.", all.len()),
-        warnings,
         charts: vec![chart.svg()?],
-        tables: vec![Table {
-            title: "Values".into(),
-            columns: columns.map(str::to_owned).to_vec(),
-            rows: all.iter().map(row).collect(),
-        }],
-        facts: facts(&record, &[]),
-        record,
+        tables: vec![Table::new("Values", columns).with(all.iter().map(row))],
+        ..Report::default()
     })
 }

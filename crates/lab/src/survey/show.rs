@@ -2,17 +2,16 @@
 
 use std::io;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sheen_lnet::Trust;
 
 use crate::{
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
-    machine,
-    noise::Noise,
     output::{Format, Lines},
-    report::{Report, Table},
-    session::{Session, facts},
+    record::Circumstances,
+    report::Report,
+    session::Session,
     size::human,
     stats::counted,
     survey::{
@@ -25,6 +24,7 @@ use crate::{
         print::Printer,
         run::{lock, run},
     },
+    table::Table,
 };
 
 /// Runs a survey. `trust` returns whom this process trusts. `words` is the command line, for the
@@ -51,8 +51,10 @@ pub fn main(args: &SurveyArgs, trust: impl FnOnce() -> Trust, words: &str) -> Re
     if args.output.format == Some(Format::Csv) {
         csv(&outcome);
     }
-    let record = |noise: &Noise| record(&plan, &outcome, &limits, &began, words, noise);
-    session.conclude(result, record, |record, warnings| report(&plan, &outcome, &limits, warnings, record))
+    let mut run = Circumstances::new("sheen lab survey", words, plan.repetitions, began);
+    run.file_system = Some(["OSTs".into(), plan.osts.join(",")]);
+    let fields = json!({ "Parameters": plan, "Results": outcome.rates, "summary": limits });
+    session.conclude(run, result, fields, || report(&plan, &outcome, &limits))
 }
 
 fn limits(plan: &Plan, outcome: &Outcome) -> Vec<Limits> {
@@ -77,27 +79,7 @@ fn csv(outcome: &Outcome) {
     }
 }
 
-fn record(plan: &Plan, outcome: &Outcome, limits: &[Limits], began: &Moment, words: &str, noise: &Noise) -> Value {
-    json!({
-        "Version": concat!("sheen lab survey ", env!("CARGO_PKG_VERSION")),
-        "Began": began.ctime(),
-        "Command line": words,
-        "machine": machine::describe(),
-        "file system": ["OSTs", plan.osts.join(",")],
-        "noise": noise.spread(),
-        "Parameters": plan,
-        "Results": outcome.rates,
-        "summary": limits,
-    })
-}
-
-fn report(
-    plan: &Plan,
-    outcome: &Outcome,
-    limits: &[Limits],
-    warnings: Vec<String>,
-    record: Value,
-) -> io::Result<Report> {
+fn report(plan: &Plan, outcome: &Outcome, limits: &[Limits]) -> io::Result<Report> {
     let row = |rates: &Rates| {
         let (total, low, high) = rates.summary();
         let point = rates.point;
@@ -105,9 +87,8 @@ fn report(
         [rates.test.to_owned(), human(point.record), point.objects.to_string(), point.threads.to_string()]
             .into_iter()
             .chain(numbers)
-            .collect()
+            .collect::<Vec<_>>()
     };
-    let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let limit = |l: &Limits| {
         vec![
             l.test.to_owned(),
@@ -133,25 +114,21 @@ fn report(
     Ok(Report {
         title: format!("Survey of {}, case {}", counted(plan.osts.len() as u64, "OST"), plan.case.name()),
         result: best,
-        warnings,
         charts: records(plan)
             .into_iter()
             .map(|record| chart(plan, outcome, record).svg())
             .collect::<io::Result<_>>()?,
         tables: vec![
-            Table {
-                title: "Limits of an OST, MiB/s".into(),
-                columns: columns(&["test", "record", "fewest objects", "peak", "objects at the peak"]),
-                rows: limits.iter().map(limit).collect(),
-            },
-            Table {
-                title: "All points, MiB/s: the median of all OSTs together, and the extremes of single ones".into(),
-                columns: columns(&["test", "record", "objects", "threads", "median", "minimum", "maximum"]),
-                rows: outcome.rates.iter().map(row).collect(),
-            },
+            Table::new("Limits of an OST, MiB/s", ["test", "record", "fewest objects", "peak", "objects at the peak"])
+                .with(limits.iter().map(limit)),
+            Table::new(
+                "All points, MiB/s: the median of all OSTs together, and the extremes of single ones",
+                ["test", "record", "objects", "threads", "median", "minimum", "maximum"],
+            )
+            .with(outcome.rates.iter().map(row)),
         ],
-        facts: facts(&record, &[("bytes of each OST in a test", human(plan.size))]),
-        record,
+        facts: vec![("bytes of each OST in a test".into(), human(plan.size))],
+        ..Report::default()
     })
 }
 

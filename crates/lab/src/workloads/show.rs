@@ -2,18 +2,19 @@
 
 use std::io;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
     machine,
-    noise::Noise,
     output::{Format, Lines},
-    report::{Report, Table},
+    record::Circumstances,
+    report::Report,
     scratch::Own,
-    session::{Session, facts},
-    stats::{median, median_and_range, range},
+    session::Session,
+    stats::{median, range},
+    table::{Cell, Table},
     workloads::{
         args::WorkloadsArgs,
         blast, ior, netflow,
@@ -62,24 +63,14 @@ pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
             csv(&outcome);
         }
     });
-    let record = |noise: &Noise| {
-        json!({
-            "Version": concat!("sheen lab workloads ", env!("CARGO_PKG_VERSION")),
-            "Began": began.ctime(),
-            "Command line": words,
-            "machine": machine::describe(),
-            "file system": fs,
-            "noise": noise.spread(),
-            "Parameters": {
-                "nodes": args.nodes,
-                "osts": args.osts,
-                "ost_model": args.scratch.ost_model,
-                "repetitions": args.repetitions,
-            },
-            "Results": outcome.groups.iter().map(|g| json!({ "workload": g.title, "results": g.results() })).collect::<Vec<_>>(),
-        })
-    };
-    session.conclude(result, record, |record, warnings| report(args, &outcome, warnings, record))
+    let mut run = Circumstances::new("sheen lab workloads", words, args.repetitions, began);
+    run.file_system = fs;
+    let group = |group: &Group| json!({ "workload": group.title, "results": group.results() });
+    let fields = json!({
+        "Parameters": { "nodes": args.nodes, "osts": args.osts, "ost_model": args.scratch.ost_model },
+        "Results": outcome.groups.iter().map(group).collect::<Vec<_>>(),
+    });
+    session.conclude(run, result, fields, || report(args, &outcome))
 }
 
 fn run(
@@ -113,33 +104,29 @@ fn csv(outcome: &Outcome) {
     }
 }
 
-fn report(args: &WorkloadsArgs, outcome: &Outcome, warnings: Vec<String>, record: Value) -> io::Result<Report> {
+fn report(args: &WorkloadsArgs, outcome: &Outcome) -> io::Result<Report> {
     Ok(Report {
         title: "Workloads with static and dynamic striping".into(),
         result: outcome.groups.iter().flat_map(comparisons).collect::<Vec<_>>().join(". "),
-        warnings,
         charts: outcome.groups.iter().map(|group| chart(group).svg()).collect::<io::Result<_>>()?,
         tables: outcome.groups.iter().map(table).collect(),
-        facts: facts(
-            &record,
-            &[
-                ("mounts and OSTs", format!("{} and {}", args.nodes, args.osts)),
-                ("disks", args.scratch.ost_model.clone().unwrap_or_else(|| "not modelled".into())),
-            ],
-        ),
-        record,
+        facts: vec![
+            ("mounts and OSTs".into(), format!("{} and {}", args.nodes, args.osts)),
+            ("disks".into(), args.scratch.ost_model.clone().unwrap_or_else(|| "not modelled".into())),
+        ],
+        ..Report::default()
     })
 }
 
 fn table(group: &Group) -> Table {
     let row = |m: Measured| {
         vec![
-            m.experiment.to_owned(),
-            m.striping.to_owned(),
-            name(m.quantity),
-            median_and_range(&m.values, 2),
-            median_and_range(&m.gains, 2),
-            median_and_range(&m.static_gains, 2),
+            m.experiment.into(),
+            m.striping.into(),
+            name(m.quantity).into(),
+            Cell::range(&m.values, 2, ""),
+            Cell::range(&m.gains, 2, ""),
+            Cell::range(&m.static_gains, 2, ""),
         ]
     };
     let columns = [
@@ -150,11 +137,7 @@ fn table(group: &Group) -> Table {
         "gain over the first",
         "gain over the best static one",
     ];
-    Table {
-        title: group.title.clone(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: group.results().into_iter().map(row).collect(),
-    }
+    Table::new(group.title.clone(), columns).with(group.results().into_iter().map(row))
 }
 
 /// Draws each quantity over the experiments, and for times also the speedup. Variations are series.
