@@ -2,7 +2,7 @@
 CARGO ?= cargo
 DEMO ?= ./demo
 
-.PHONY: help build demo demo-stop demo-kill test soak bench bench-real lint install deb install-io-uring clean
+.PHONY: help build demo demo-stop demo-kill test soak bench bench-real performance lint install deb install-io-uring clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -30,13 +30,17 @@ test: ## the gate: every test that must pass, about 8 minutes (docs/testing.md)
 soak: ## random seeds and long races for SOAK_MINUTES (60), with a report in target/soak
 	@scripts/soak.sh
 
-bench: ## speed against the baseline, as in docs/performance.md
+bench: ## speed against the baseline, without a record
 	$(CARGO) build --release -p sheen -p sheen-bench
 	target/release/speed
 
 bench-real: ## IOR, mdtest and fio where installed, against libfuse's passthrough_hp (BENCH_REAL: options)
 	$(CARGO) build --release -p sheen -p sheen-bench
 	target/release/real $(BENCH_REAL)
+
+performance: ## measures tables of docs/performance.md again (PERFORMANCE: names; all take some hours)
+	$(CARGO) build --release -p sheen -p sheen-bench
+	scripts/performance $(PERFORMANCE)
 
 lint: ## format, warnings, licences and advisories of dependencies
 	$(CARGO) fmt --all --check

@@ -2,7 +2,7 @@
 # How good the first choice of `sheen lab advise` is: for each job of a fixed list, it measures all
 # candidate layouts and prints which part of the best rate the recommended one reaches. The file
 # system is the script's own, in memory, with modelled disks.
-#   bench/advise.sh [MODEL [OSTS [REPETITIONS]]]     default: flash 2 3
+#   [RECORD=FILE] bench/advise.sh [MODEL [OSTS [REPETITIONS]]]     default: flash 2 3; FILE gets the record
 # Takes about four minutes with one repetition.
 set -euo pipefail
 model=${1:-flash} osts=${2:-2} repetitions=${3:-3}
@@ -37,12 +37,20 @@ for job in "${jobs[@]}"; do
   # The options of a job are words.
   # shellcheck disable=SC2086
   "$sheen" lab advise $job --measure -i "$repetitions" --json "$base/result" "$base/m" >/dev/null
-  python3 - "$base/result" "$job" <<'PY'
+  python3 - "$base/result" "$job" "$base/rows" <<'PY'
 import json, sys
 r = json.load(open(sys.argv[1]))
 shape = r["recommended"]["shape"]
 best = r["measured"][0]["shape"]
 name = lambda s: f'{s["stripes"]} of {s["stripe_size"] >> 10}K'
 print(f'{r["reached"]:.2f}  {sys.argv[2]:36} recommended {name(shape):14} best {name(best)}', flush=True)
+row = [f"`{sys.argv[2]}`", name(shape), name(best), {"median": r["reached"], "decimals": 2}]
+open(sys.argv[3], "a").write(json.dumps(row) + "\n")
 PY
 done
+if [ -n "${RECORD:-}" ]; then
+  columns='["job", "recommended", "best", "part of the best rate"]'
+  echo "[{\"columns\": $columns, \"rows\": [$(paste -sd, "$base/rows")]}]" |
+    "$(dirname "$0")/../target/release/performance" store "$RECORD" --rounds "$repetitions" -- \
+      "$0" "$model" "$osts" "$repetitions"
+fi

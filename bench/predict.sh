@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # How good the model's predictions are: calibrates a model, runs IOR with random parameters, and
 # prints the errors. The seed fixes the parameters. The file system is the script's own, in memory.
-#   bench/predict.sh [MODEL [OSTS [RUNS [SEED]]]]     default: flash 2 30 1
+#   [RECORD=FILE] bench/predict.sh [MODEL [OSTS [RUNS [SEED]]]]     default: flash 2 30 1
+# FILE gets the record.
 # MODEL none: OSTs without a disk model. Takes about five minutes.
 set -euo pipefail
 model=${1:-flash} osts=${2:-2} runs=${3:-30} seed=${4:-1}
@@ -49,7 +50,18 @@ PY
     rmdir "${mounts[0]}/d" 2>/dev/null || rm -r "${mounts[0]:?}/d"
     echo "$layout, $nodes nodes, $job"
   done
-"$sheen" lab model "${mounts[0]}"
+"$sheen" lab model "${mounts[0]}" --json "$base/model"
+if [ -n "${RECORD:-}" ]; then
+  python3 - "$base/model" "$seed" <<'PY' |
+import json, sys
+errors = json.load(open(sys.argv[1]))["summary"]
+percent = lambda part: {"median": part * 100, "decimals": 1, "unit": "%"}
+row = [sys.argv[2], str(errors["runs"]), percent(errors["median"]), percent(errors["most"])]
+json.dump([{"columns": ["seed", "predictions", "median error", "nine of ten within"], "rows": [row]}], sys.stdout)
+PY
+    "$(dirname "$0")/../target/release/performance" store "$RECORD" --rounds 3 -- \
+      "$0" "$model" "$osts" "$runs" "$seed"
+fi
 if [ -e "$base/failed" ]; then
   echo "predict.sh: runs have failed, see above; the errors are those of the others" >&2
   exit 1

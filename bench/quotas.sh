@@ -2,7 +2,7 @@
 # The cost of quotas: creates, small and large writes, and unlinks of an ordinary user, without and
 # with a limit of this user in turn. With OLD=PATH of another build, also compares with that one. The
 # file systems are the script's own, in memory. Needs root.
-#   [OLD=PATH] bench/quotas.sh [ROUNDS]     default: 7
+#   [OLD=PATH] [RECORD=FILE] bench/quotas.sh [ROUNDS]     default: 7; FILE gets the record
 set -euo pipefail
 rounds=${1:-7}
 new=${SHEEN:-$(dirname "$0")/../target/release/sheen}
@@ -61,16 +61,23 @@ for round in $(seq 0 "$rounds"); do # the first one warms up
     if [ "$kind" = limit ]; then of new "$new" lfs setquota -u 65534 -B 0 -I 0 "$base/new/m"; fi
   done
 done >"$base/times"
-python3 - "$base/times" <<'PY'
-import statistics, sys
-times = {}
+python3 - "$base/times" "$base/tables" <<'PY'
+import json, statistics, sys
+works = ["create", "create and write 4 KiB", "write 1 MiB", "overwrite 4 KiB, `O_DIRECT`", "unlink"]
+columns, rows, times = ["work"], [[work] for work in works], {}
 for line in open(sys.argv[1]):
     number, kind, *row = line.split()
     if number != "0": times.setdefault(kind, []).append([float(x) for x in row])
 for name, base in ("limit", "new"), ("new", "old"):
     if base not in times: continue
     print(f"speed of '{name}' as a part of '{base}': median (range)")
-    for n, work in enumerate(["create", "create and write 4 KiB", "write 1 MiB", "overwrite 4 KiB, O_DIRECT", "unlink"]):
+    columns.append({"limit": "with the limit, of that without", "new": "of the other build"}[name] + " (min–max)")
+    for n, work in enumerate(works):
         ratios = sorted(b[n] / a[n] for a, b in zip(times[name], times[base]))
         print(f"  {work:28} {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+        rows[n].append({"median": statistics.median(ratios), "range": [ratios[0], ratios[-1]], "decimals": 2})
+json.dump([{"columns": columns, "rows": rows}], open(sys.argv[2], "w"))
 PY
+if [ -n "${RECORD:-}" ]; then
+  "$(dirname "$0")/../target/release/performance" store "$RECORD" --rounds "$rounds" -- "$0" "$rounds" <"$base/tables"
+fi

@@ -1,14 +1,30 @@
-//! Common parts of the measuring programs: start and end, options, tables in Markdown, and results
-//! as JSON.
+//! Common parts of the measuring programs: start and end, options, tables in Markdown, and the
+//! record of a run, which has the form of those of the lab.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::OnceLock,
+};
 
 use clap::Args;
-use serde_json::Value;
-pub use sheen_lab::progress::Progress;
-use sheen_lab::stop;
+use serde_json::json;
+use sheen_lab::{
+    clock::Moment,
+    noise::Noise,
+    record::{Circumstances, text},
+    stop,
+};
+pub use sheen_lab::{
+    progress::Progress,
+    table::{Cell, Table},
+};
 
 use crate::workers;
+
+/// Time of the program's start, and the noise of the machine then.
+static START: OnceLock<(Moment, Noise)> = OnceLock::new();
 
 /// The `main` of a measuring program. Runs a worker's job if this process was started as a worker,
 /// and `measure` otherwise. Prints errors.
@@ -18,6 +34,9 @@ pub fn program(measure: impl FnOnce() -> io::Result<()>) -> ExitCode {
             return Ok(());
         }
         stop::listen()?;
+        let mut noise = Noise::default();
+        noise.spin();
+        START.get_or_init(|| (Moment::now(), noise));
         measure()
     });
     match outcome {
@@ -39,7 +58,7 @@ pub struct Options {
     /// Run only measurements whose names contain this
     #[arg(long)]
     pub only: Option<String>,
-    /// Also write the figures to this file, as JSON
+    /// Also write the record to this file, as JSON: circumstances and tables
     #[arg(long)]
     pub json: Option<PathBuf>,
     /// Path of the sheen program
@@ -60,57 +79,33 @@ impl Options {
     }
 }
 
-/// A table for people, with the figures of each row for programs.
-#[derive(Debug)]
-pub struct Table {
-    rows: Vec<Vec<String>>,
-    json: Vec<Value>,
+/// Prints tables in Markdown. Writes their record to the file of the option `--json`.
+pub fn finish(tables: &[Table], options: &Options) -> io::Result<()> {
+    show(tables);
+    options.json.as_ref().map_or(Ok(()), |path| store(path, options.rounds, tables))
 }
 
-impl Table {
-    /// Creates a table with these columns.
-    pub fn new(columns: &[&str]) -> Table {
-        Table { rows: vec![columns.iter().map(|c| (*c).to_owned()).collect()], json: Vec::new() }
-    }
-
-    /// Adds a row with its cells and its figures.
-    pub fn row(&mut self, cells: Vec<String>, figures: Value) {
-        self.rows.push(cells);
-        self.json.push(figures);
-    }
-
-    /// Prints the table in Markdown, with aligned columns.
-    pub fn print(&self) {
-        let columns = self.rows.first().map_or(0, Vec::len);
-        let width = |c: usize| self.rows.iter().filter_map(|r| r.get(c)).map(|cell| cell.chars().count()).max();
-        let widths: Vec<usize> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();
-        for (i, row) in self.rows.iter().enumerate() {
-            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, &w)| format!("{cell:w$}")).collect();
-            println!("| {} |", cells.join(" | "));
-            if i == 0 {
-                let rules: Vec<String> = widths.iter().map(|&w| "-".repeat(w + 2)).collect();
-                println!("|{}|", rules.join("|"));
-            }
-        }
-    }
-
-    /// Prints the table, and writes the figures to the file of the option `--json`.
-    pub fn finish(self, options: &Options) -> io::Result<()> {
-        finish(vec![self], options)
-    }
-}
-
-/// Prints tables, and writes their figures to the file of the option `--json`.
-pub fn finish(tables: Vec<Table>, options: &Options) -> io::Result<()> {
-    for (i, table) in tables.iter().enumerate() {
-        if i > 0 {
+/// Prints tables in Markdown, each after its title, if it has one.
+pub fn show(tables: &[Table]) {
+    for (number, table) in tables.iter().enumerate() {
+        if number > 0 {
             println!();
         }
-        table.print();
+        if !table.title.is_empty() {
+            println!("{}\n", table.title);
+        }
+        print!("{}", table.markdown());
     }
-    let figures: Vec<&Value> = tables.iter().flat_map(|t| &t.json).collect();
-    match &options.json {
-        Some(path) => std::fs::write(path, serde_json::to_string_pretty(&figures).map_err(io::Error::other)?),
-        None => Ok(()),
-    }
+}
+
+/// Writes the record of this program's run to a file: its circumstances, and these tables.
+pub fn store(path: &Path, rounds: u32, tables: &[Table]) -> io::Result<()> {
+    let words: Vec<String> = env::args().collect();
+    let name = words.first().map(Path::new).and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let (began, mut noise) = START.get().cloned().unwrap_or_else(|| (Moment::now(), Noise::default()));
+    noise.spin();
+    let mut run = Circumstances::new(&name, &words.join(" "), rounds, began);
+    run.noise = Some(noise.spread());
+    run.warnings = noise.warning().into_iter().collect();
+    fs::write(path, text(&run.record(json!({}), tables)))
 }

@@ -14,11 +14,9 @@ use std::{
 };
 
 use clap::Parser;
-use serde_json::json;
 use sheen_bench::{
-    report::{Options, Table, program},
+    report::{Cell, Options, Table, finish, program},
     stage::{Stage, Transport},
-    stats::{median, median_and_range},
 };
 
 /// Gain from caches under locks: repeated stat, repeated read, ls -l, reading small files
@@ -49,7 +47,9 @@ fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let args = Args::parse();
-    let mut table = Table::new(&["work", "Sheen", "compared with", "ratio (min–max)", "goal", "requests to servers"]);
+    let columns =
+        ["work", "Sheen", "the other side", "compared with", "ratio (min–max)", "goal", "requests to servers"];
+    let mut table = Table::new("", columns);
     if args.options.wants("stat") {
         warm_stat(&args, &mut table)?;
     }
@@ -63,7 +63,7 @@ fn run() -> io::Result<()> {
         cold_read(&args, 0, &mut table)?;
         cold_read(&args, args.delay_us, &mut table)?;
     }
-    table.finish(&args.options)
+    finish(&[table], &args.options)
 }
 
 /// The figures of both sides of a comparison and their ratios, one for each round, and the requests
@@ -84,23 +84,18 @@ impl Comparison {
         self.ratios.push(ratio);
     }
 
-    /// Adds a row to the table. `that` is the other side, and `shown` formats a figure.
-    fn row(&self, table: &mut Table, work: &str, that: &str, goal: &str, shown: impl Fn(f64) -> String, counted: bool) {
-        let (ours, theirs) = (median(&self.ours), median(&self.theirs));
-        table.row(
-            vec![
-                work.into(),
-                shown(ours),
-                format!("{} {that}", shown(theirs)),
-                median_and_range(&self.ratios, 2),
-                goal.into(),
-                if counted { self.requests.to_string() } else { String::new() },
-            ],
-            json!({
-                "work": work, "measured": ours, "compared_with": theirs, "ratio": median(&self.ratios),
-                "requests": counted.then_some(self.requests),
-            }),
-        );
+    /// Adds a row to the table. `that` is the other side, and `unit` that of the figures.
+    fn row(&self, table: &mut Table, work: &str, that: &str, goal: &str, unit: &str, counted: bool) {
+        let decimals = if unit == "s" { 2 } else { 0 };
+        table.row(vec![
+            work.into(),
+            Cell::range(&self.ours, decimals, unit),
+            Cell::range(&self.theirs, decimals, unit),
+            that.into(),
+            Cell::range(&self.ratios, 2, ""),
+            goal.into(),
+            if counted { Cell::number(self.requests as f64, 0, "") } else { Cell::empty() },
+        ]);
     }
 }
 
@@ -127,8 +122,7 @@ fn warm_stat(args: &Args, table: &mut Table) -> io::Result<()> {
         all.requests += requests(&sheen)? - before;
         all.add(ours, theirs, ours / theirs);
     }
-    let shown = |rate| format!("{rate:.0} /s");
-    all.row(table, "repeated stat of cached files", "null FUSE with kernel caching", "≥ 0.9", shown, true);
+    all.row(table, "repeated stat of cached files", "null FUSE with kernel caching", "≥ 0.9", "/s", true);
     Ok(())
 }
 
@@ -168,8 +162,7 @@ fn reread(args: &Args, table: &mut Table) -> io::Result<()> {
         all.add(ours, theirs, ours / theirs);
     }
     fs::remove_file(theirs)?;
-    let shown = |rate| format!("{rate:.0} MiB/s");
-    all.row(table, "second read of a cached file", "tmpfs", "≥ 0.9", shown, true);
+    all.row(table, "second read of a cached file", "tmpfs", "≥ 0.9", "MiB/s", true);
     Ok(())
 }
 
@@ -210,7 +203,7 @@ fn cold_list(args: &Args, table: &mut Table) -> io::Result<()> {
         all.add(took[1], took[0], took[1] / took[0]);
     }
     let work = format!("ls -l, cold, tcp with {} us delay", args.delay_us);
-    all.row(table, &work, WITHOUT, "≤ 0.05", |seconds| format!("{seconds:.2} s"), false);
+    all.row(table, &work, WITHOUT, "≤ 0.05", "s", false);
     Ok(())
 }
 
@@ -244,11 +237,12 @@ fn cold_read(args: &Args, delay_us: u64, table: &mut Table) -> io::Result<()> {
                 return Err(io::Error::other("files are missing"));
             }
         }
-        all.add(took[1], took[0], took[0] / took[1]);
+        let rate = |seconds: f64| count as f64 / seconds;
+        all.add(rate(took[1]), rate(took[0]), took[0] / took[1]);
     }
     let work =
         format!("reading {count} files of {SMALL_BYTES} bytes in directory order, cold, tcp with {delay_us} us delay");
-    all.row(table, &work, WITHOUT, "", |seconds| format!("{:.0} /s", count as f64 / seconds), false);
+    all.row(table, &work, WITHOUT, "", "/s", false);
     Ok(())
 }
 

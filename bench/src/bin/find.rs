@@ -20,11 +20,10 @@ use std::{
 };
 
 use clap::Parser;
-use serde_json::json;
 use sheen_bench::{
     cluster::{Cluster, Plan, RunDir},
-    report::{Options, Progress, Table, program},
-    stats::{median, median_and_range, ratios},
+    report::{Cell, Options, Progress, Table, finish, program},
+    stats::ratios,
 };
 
 /// Files in a directory.
@@ -123,7 +122,7 @@ fn run() -> io::Result<()> {
     let args = Args::parse();
     let run_dir = RunDir::claim(&args.options.base, "find", &args.options.sheen)?;
     let columns = ["search", "mount", "seconds (min–max)", "speedup over find(1) (min–max)", "requests to servers"];
-    let mut table = Table::new(&columns);
+    let mut table = Table::new("", columns);
     for (name, lo) in [("lo", true), ("tcp", false)] {
         if args.options.wants(name) {
             let cluster = Cluster::up(&run_dir, Plan { name, osts: 4, mounts: 1, lo, threads: args.options.threads })?;
@@ -132,7 +131,7 @@ fn run() -> io::Result<()> {
             measure(&args, &cluster, dirs, &mut table)?;
         }
     }
-    table.finish(&args.options)
+    finish(&[table], &args.options)
 }
 
 fn make(cluster: &Cluster, dirs: usize) -> io::Result<()> {
@@ -179,29 +178,20 @@ fn measure(args: &Args, cluster: &Cluster, dirs: usize, table: &mut Table) -> io
     for (pass, all) in [("cold", &cold), ("warm", &warm)] {
         for (search, times) in Search::ALL.into_iter().zip(all) {
             let speedups = ratios(&all[0].took, &times.took);
-            row(table, (search, pass), cluster, dirs, times, &speedups);
+            row(table, (search, pass), cluster, times, &speedups);
         }
     }
     Ok(())
 }
 
-fn row(table: &mut Table, what: (Search, &str), cluster: &Cluster, dirs: usize, times: &Times, speedups: &[f64]) {
-    let (search, pass) = what;
-    let speedup = if search == Search::Find { String::new() } else { median_and_range(speedups, 2) };
-    let name = cluster.plan.name;
-    table.row(
-        vec![
-            format!("{}, {pass}", search.name()),
-            name.into(),
-            median_and_range(&times.took, 2),
-            speedup,
-            times.requests.clone(),
-        ],
-        json!({
-            "search": search.name(), "pass": pass, "mount": name, "files": dirs * FILES,
-            "seconds": median(&times.took), "ratio": median(speedups),
-        }),
-    );
+fn row(table: &mut Table, (search, pass): (Search, &str), cluster: &Cluster, times: &Times, speedups: &[f64]) {
+    table.row(vec![
+        format!("`{}`, {pass}", search.name()).into(),
+        cluster.plan.name.into(),
+        Cell::range(&times.took, 2, ""),
+        if search == Search::Find { Cell::empty() } else { Cell::range(speedups, 1, "") },
+        times.requests.clone().into(),
+    ]);
 }
 
 /// Runs a search. Returns its duration, or an error if the number of files found is wrong.

@@ -1,9 +1,10 @@
 //! The cost of a million files: time to create, list and remove them, memory of the server and of
 //! another mount, and time to restart.
 //!
-//! `million [--files 1000000] [--sheen PATH] [--base DIR]`. The server is the all-in-one process of
-//! `sheen up`, so its memory includes MDT, OSTs and a client. The other mount has a process of its
-//! own, over tcp.
+//! `million [--files 10000,100000,1000000] [--sheen PATH] [--base DIR] [--json FILE]`. The server
+//! is the all-in-one process of `sheen up`, so its memory includes MDT, OSTs and a client. The
+//! other mount has a process of its own, over tcp. Each number of files is measured once, on a file
+//! system of its own.
 
 use std::{
     fs, io,
@@ -14,87 +15,135 @@ use std::{
 
 use clap::Parser;
 use sheen_bench::{
-    report::program,
+    report::{Cell, Table, program, show, store},
     workers::{self, Files, Job},
 };
 
 #[derive(Parser)]
 struct Args {
-    /// Number of files; four processes create them in one directory.
-    #[arg(long, default_value_t = 1_000_000)]
-    files: usize,
+    /// Numbers of files; four processes create them in one directory.
+    #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000")]
+    files: Vec<usize>,
     /// Path of the sheen program.
     #[arg(long, default_value = "target/release/sheen")]
     sheen: PathBuf,
     /// Directory of the file system.
     #[arg(long, default_value = "/dev/shm/sheen-million")]
     base: PathBuf,
+    /// Also write the record to this file, as JSON: circumstances and table
+    #[arg(long)]
+    json: Option<PathBuf>,
 }
 
 const PROCESSES: usize = 4;
 
+/// Values of a number of files, in the order of [`ROWS`].
+type Values = [Cell; ROWS.len()];
+
+const ROWS: [&str; 12] = [
+    "create, four processes, one directory",
+    "memory of the server after that",
+    "`ls -f` on another mount",
+    "`ls -l` there, cold",
+    "`ls -l` there again",
+    "memory of the other mount, idle",
+    "memory of the other mount at the end",
+    "restart: `sheen down`",
+    "restart: `sheen up`",
+    "memory of the server after that",
+    "first `stat` after that",
+    "unlink, four processes",
+];
+
 fn main() -> ExitCode {
-    program(run_and_clean_up)
+    program(run_all)
 }
 
-fn run_and_clean_up() -> io::Result<()> {
+fn run_all() -> io::Result<()> {
     let args = Args::parse();
-    let outcome = measure(&args);
+    let mut all = Vec::new();
+    for files in &args.files {
+        all.push(run_and_clean_up(&args, *files)?);
+    }
+    let columns = args.files.iter().map(|&files| Cell::number(files as f64, 0, "files").to_string());
+    let mut table = Table::new("", std::iter::once(String::new()).chain(columns));
+    for (number, name) in ROWS.iter().enumerate() {
+        let cells = all.iter().map(|values: &Values| values[number].clone());
+        table.row(std::iter::once(Cell::from(*name)).chain(cells).collect());
+    }
+    let tables = [table];
+    show(&tables);
+    args.json.as_ref().map_or(Ok(()), |path| store(path, 1, &tables))
+}
+
+fn run_and_clean_up(args: &Args, files: usize) -> io::Result<Values> {
+    let outcome = measure(args, files);
     let _ = Command::new(&args.sheen)
         .arg("umount")
         .arg("--force")
         .arg(args.base.join("idle"))
         .stderr(Stdio::null())
         .status();
-    let _ = up_down(&args, &["down", "--force"]);
+    let _ = up_down(args, &["down", "--force"]);
     let _ = fs::remove_dir_all(&args.base);
     outcome
 }
 
-fn measure(args: &Args) -> io::Result<()> {
+fn measure(args: &Args, wanted: usize) -> io::Result<Values> {
     let mnt = args.base.join("mnt");
     let up = ["up", "--mount", &mnt.to_string_lossy(), "--listen", "127.0.0.1:0"];
     up_down(args, &up)?;
     let dir = mnt.join("shared");
-    let count = args.files / PROCESSES;
+    let count = wanted / PROCESSES;
     let files = |rank: usize| Files { dir: dir.clone(), prefix: format!("rank{rank}."), count };
-    let took = workers::run(&(0..PROCESSES).map(|rank| Job::Create(files(rank))).collect::<Vec<Job>>())?;
-    let rate = (PROCESSES * count) as f64 / took.done.as_secs_f64();
-    println!("create, {PROCESSES} processes, one directory: {rate:.0} files/s");
-    println!("server, {} files: {} MiB resident", args.files, rss(server(args)?)?);
-    let start = Instant::now();
+    let rate = |work: fn(Files) -> Job| -> io::Result<Cell> {
+        let took = workers::run(&(0..PROCESSES).map(|rank| work(files(rank))).collect::<Vec<Job>>())?;
+        Ok(Cell::number((PROCESSES * count) as f64 / took.done.as_secs_f64(), 0, "/s"))
+    };
+    let created = rate(Job::Create)?;
+    let after_create = rss(server(args)?)?;
     let listed = fs::read_dir(&dir)?.count();
-    println!("readdir of {listed} entries: {:.1} s", start.elapsed().as_secs_f64());
-    if listed != args.files {
-        return Err(io::Error::other(format!("{listed} entries listed, {} created", args.files)));
+    if listed != PROCESSES * count {
+        return Err(io::Error::other(format!("{listed} entries listed, {} created", PROCESSES * count)));
     }
-    println!("server after listing: {} MiB resident", rss(server(args)?)?);
     let idle = args.base.join("idle");
     fs::create_dir_all(&idle)?;
     let status = json(args)?;
     let source = status["source"].as_str().unwrap_or_default().to_owned();
     run(Command::new(&args.sheen).arg("mount").arg(source).arg(&idle))?;
-    println!("another mount, idle: {} MiB resident", rss(client(&idle)?)?);
-    for (how, option) in [("ls -f", "-f"), ("ls -l, cold", "-l"), ("ls -l again", "-l")] {
-        let start = Instant::now();
-        run(Command::new("ls").arg(option).arg(idle.join("shared")))?;
-        let (took, resident) = (start.elapsed().as_secs_f64(), rss(client(&idle)?)?);
-        println!("{how} there: {took:.2} s, {resident} MiB resident");
-    }
+    let memory_idle = rss(client(&idle)?)?;
+    let list = |option: &str| seconds(|| run(Command::new("ls").arg(option).arg(idle.join("shared"))));
+    let (names, cold, again) = (list("-f")?, list("-l")?, list("-l")?);
+    let memory_at_end = rss(client(&idle)?)?;
     run(Command::new(&args.sheen).arg("umount").arg(&idle))?;
-    let start = Instant::now();
-    up_down(args, &["down"])?;
-    println!("down: {:.2} s", start.elapsed().as_secs_f64());
-    let start = Instant::now();
-    up_down(args, &up)?;
-    println!("up again: {:.2} s, {} MiB resident", start.elapsed().as_secs_f64(), rss(server(args)?)?);
+    let down = seconds(|| up_down(args, &["down"]))?;
+    let restarted = seconds(|| up_down(args, &up))?;
+    let after_restart = rss(server(args)?)?;
     let start = Instant::now();
     fs::metadata(dir.join("rank0.00000000"))?;
-    println!("first stat after that: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
-    let took = workers::run(&(0..PROCESSES).map(|rank| Job::Unlink(files(rank))).collect::<Vec<Job>>())?;
-    let rate = (PROCESSES * count) as f64 / took.done.as_secs_f64();
-    println!("unlink, {PROCESSES} processes: {rate:.0} files/s");
-    Ok(())
+    let stat = Cell::number(start.elapsed().as_secs_f64() * 1e3, 1, "ms");
+    let removed = rate(Job::Unlink)?;
+    Ok([
+        created,
+        after_create,
+        names,
+        cold,
+        again,
+        memory_idle,
+        memory_at_end,
+        down,
+        restarted,
+        after_restart,
+        stat,
+        removed,
+    ])
+}
+
+/// Returns the duration of an action.
+fn seconds(act: impl FnOnce() -> io::Result<()>) -> io::Result<Cell> {
+    let start = Instant::now();
+    act()?;
+    Ok(Cell::number(start.elapsed().as_secs_f64(), 2, "s"))
 }
 
 fn up_down(args: &Args, words: &[&str]) -> io::Result<()> {
@@ -130,10 +179,10 @@ fn client(mountpoint: &Path) -> io::Result<u64> {
     Err(io::Error::other("the mount's process was not found"))
 }
 
-/// Returns the resident memory of a process, in MiB.
-fn rss(pid: u64) -> io::Result<u64> {
+/// Returns the resident memory of a process.
+fn rss(pid: u64) -> io::Result<Cell> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or_default();
     let kib: u64 = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or_default();
-    Ok(kib >> 10)
+    Ok(Cell::number((kib >> 10) as f64, 0, "MiB"))
 }

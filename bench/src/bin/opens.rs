@@ -9,12 +9,11 @@
 use std::{io, path::Path, process::ExitCode};
 
 use clap::Parser;
-use serde_json::json;
 use sheen_bench::{
     cluster::{Cluster, Plan, RunDir},
-    report::{Options, Progress, Table, program},
+    report::{Cell, Options, Progress, Table, finish, program},
     stage::Stage,
-    stats::{median, median_and_range, ratios},
+    stats::ratios,
     workers::{self, Files, Job},
 };
 
@@ -61,7 +60,6 @@ impl Kind {
 struct Pass {
     rates: Vec<f64>,
     requests: String,
-    count: u64,
 }
 
 fn main() -> ExitCode {
@@ -72,7 +70,7 @@ fn run() -> io::Result<()> {
     let args = Args::parse();
     let run_dir = RunDir::claim(&args.options.base, "opens", &args.options.sheen)?;
     let columns = ["work", "mount", "files/s (min–max)", "ratio to null FUSE (min–max)", "requests to servers"];
-    let mut table = Table::new(&columns);
+    let mut table = Table::new("", columns);
     let baseline = Stage::baseline_cached(run_dir.dir(), args.options.threads)?;
     fill(&args, &baseline.mount)?;
     for (name, lo) in [("lo", true), ("tcp", false)] {
@@ -83,7 +81,7 @@ fn run() -> io::Result<()> {
             measure(&args, &baseline, &cluster, &mut table)?;
         }
     }
-    table.finish(&args.options)
+    finish(&[table], &args.options)
 }
 
 fn files(args: &Args, mount: &Path) -> Files {
@@ -129,25 +127,17 @@ impl Pass {
     fn add(&mut self, args: &Args, kind: Kind, cluster: &Cluster) -> io::Result<()> {
         let before = cluster.requests()?;
         self.rates.push(rate(args, kind, &cluster.mounts[0])?);
-        let new = cluster.requests()?.since(&before);
-        self.requests = new.render_requests();
-        self.count = new.requests();
+        self.requests = cluster.requests()?.since(&before).render_requests();
         Ok(())
     }
 }
 
 fn row(table: &mut Table, work: &str, cluster: &Cluster, pass: &Pass, ratios: Option<&[f64]>) {
-    table.row(
-        vec![
-            work.into(),
-            cluster.plan.name.into(),
-            median_and_range(&pass.rates, 0),
-            ratios.map(|r| median_and_range(r, 2)).unwrap_or_default(),
-            pass.requests.clone(),
-        ],
-        json!({
-            "work": work, "mount": cluster.plan.name, "files_per_s": median(&pass.rates),
-            "ratio": ratios.map(median), "requests": pass.count,
-        }),
-    );
+    table.row(vec![
+        work.into(),
+        cluster.plan.name.into(),
+        Cell::range(&pass.rates, 0, ""),
+        ratios.map_or_else(Cell::empty, |ratios| Cell::range(ratios, 2, "")),
+        pass.requests.clone().into(),
+    ]);
 }

@@ -12,11 +12,10 @@ use std::{
 };
 
 use clap::Parser;
-use serde_json::json;
 use sheen_bench::{
     cluster::{Cluster, Plan, RunDir},
-    report::{Options, Progress, Table, program},
-    stats::{median, median_and_range, ratios},
+    report::{Cell, Options, Progress, Table, finish, program},
+    stats::ratios,
     workers::{self, Job, Records},
 };
 
@@ -90,15 +89,11 @@ fn rate(args: &Args, cluster: &Cluster) -> io::Result<f64> {
 }
 
 fn report(args: &Args, [loopback, network]: &[Vec<f64>; 2]) -> io::Result<()> {
-    let mut table = Table::new(&["writes of 1 MiB", "MiB/s (min–max)", "ratio (min–max)", "goal"]);
+    let mut table = Table::new("", ["writes of 1 MiB", "MiB/s (min–max)", "ratio (min–max)", "goal"]);
     let ratio = ratios(network, loopback);
-    table.row(
-        vec!["nothing retained (loopback)".into(), median_and_range(loopback, 0), String::new(), String::new()],
-        json!({ "retained": false, "mib_per_s": median(loopback) }),
-    );
-    table.row(
-        vec!["retained (network)".into(), median_and_range(network, 0), median_and_range(&ratio, 2), "≥ 0.97".into()],
-        json!({ "retained": true, "mib_per_s": median(network), "ratio": median(&ratio) }),
-    );
-    table.finish(&args.options)
+    let nothing = "nothing retained (loopback)".into();
+    table.row(vec![nothing, Cell::range(loopback, 0, ""), Cell::empty(), Cell::empty()]);
+    let rate = Cell::range(network, 0, "");
+    table.row(vec!["retained (network)".into(), rate, Cell::range(&ratio, 2, ""), "≥ 0.97".into()]);
+    finish(&[table], &args.options)
 }

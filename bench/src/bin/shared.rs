@@ -13,12 +13,11 @@
 use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use serde_json::json;
 use sheen_bench::{
     cluster::{CALLBACKS, Cluster, GRANTS, OWN, Plan, RunDir},
     counters::Counters,
-    report::{Options, Progress, Table, program},
-    stats::{median, median_and_range, range, ratios},
+    report::{Cell, Options, Progress, Table, finish, program},
+    stats::{median, ratios},
     workers::{self, Job, Records},
 };
 
@@ -76,10 +75,10 @@ fn main() -> ExitCode {
 fn run() -> io::Result<()> {
     let args = Args::parse();
     let run_dir = RunDir::claim(&args.options.base, "shared", &args.options.sheen)?;
-    let mut table = Table::new(&[
+    let columns = [
         "mounts",
         "written into",
-        "MiB/s",
+        "MiB/s (min–max)",
         "ratio to one file per process (min–max)",
         "goal",
         "write requests",
@@ -87,14 +86,15 @@ fn run() -> io::Result<()> {
         "blocking callbacks",
         "server's own locks",
         "read on another mount, MiB/s",
-    ]);
+    ];
+    let mut table = Table::new("", columns);
     for (name, lo) in [("tcp", false), ("lo first", true)] {
         if args.options.wants(name) {
             let plan = Plan { name, osts: args.osts, mounts: args.mounts, lo, threads: args.options.threads };
             measure(&args, &Cluster::up(&run_dir, plan)?, &mut table)?;
         }
     }
-    table.finish(&args.options)
+    finish(&[table], &args.options)
 }
 
 fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
@@ -154,34 +154,23 @@ fn path(cluster: &Cluster, dir: &std::path::Path, shape: Shape, rank: usize, mou
 }
 
 fn row(table: &mut Table, cluster: &Cluster, shape: Shape, points: &[Point], ratios: &[f64]) {
-    let of = |get: &dyn Fn(&Point) -> f64| median(&points.iter().map(get).collect::<Vec<f64>>());
-    let counter = |name: &'static str| of(&|p| p.counters.get(name).count as f64);
-    let (rate, read_rate) = (of(&|p| p.rate), of(&|p| p.read_rate));
-    let (low, high) = range(ratios);
-    let (writes, grants, callbacks, local) = (counter("write"), counter(GRANTS), counter(CALLBACKS), counter(OWN));
-    let adaptive = shape == Shape::Shared { adaptive: true };
-    let ratio = median_and_range(ratios, 2);
+    let all = |get: &dyn Fn(&Point) -> f64| points.iter().map(get).collect::<Vec<f64>>();
+    let counter = |name: &'static str| Cell::number(median(&all(&|p| p.counters.get(name).count as f64)), 0, "");
     let mounts = match cluster.plan.lo {
         true => format!("1 lo, {} tcp", cluster.mounts.len() - 1),
         false => format!("{} tcp", cluster.mounts.len()),
     };
-    table.row(
-        vec![
-            mounts.clone(),
-            shape.name().into(),
-            format!("{rate:.0}"),
-            if shape == Shape::FilePerProcess { String::new() } else { ratio },
-            if adaptive { "≥ 0.5".into() } else { String::new() },
-            format!("{writes:.0}"),
-            format!("{grants:.0}"),
-            format!("{callbacks:.0}"),
-            format!("{local:.0}"),
-            format!("{read_rate:.0}"),
-        ],
-        json!({
-            "mounts": mounts, "shape": shape.name(), "mib_per_s": rate, "ratio": median(ratios), "ratio_min": low,
-            "ratio_max": high, "write_requests": writes, "grants": grants, "blocking_callbacks": callbacks,
-            "local": local, "read_mib_per_s": read_rate,
-        }),
-    );
+    let adaptive = shape == Shape::Shared { adaptive: true };
+    table.row(vec![
+        mounts.into(),
+        shape.name().into(),
+        Cell::range(&all(&|p| p.rate), 0, ""),
+        if shape == Shape::FilePerProcess { Cell::empty() } else { Cell::range(ratios, 2, "") },
+        if adaptive { "≥ 0.5".into() } else { Cell::empty() },
+        counter("write"),
+        counter(GRANTS),
+        counter(CALLBACKS),
+        counter(OWN),
+        Cell::range(&all(&|p| p.read_rate), 0, ""),
+    ]);
 }

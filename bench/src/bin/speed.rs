@@ -14,11 +14,10 @@ use std::{
 };
 
 use clap::Parser;
-use serde_json::json;
 use sheen_bench::{
-    report::{Options, Progress, Table, program},
+    report::{Cell, Options, Progress, Table, finish, program},
     stage::{self, Stage, Transport},
-    stats::{median, median_and_range, ratios},
+    stats::ratios,
     tree,
     workers::{self, Files, Job, Records},
 };
@@ -46,6 +45,8 @@ struct Args {
     quick: bool,
 }
 
+/// Name of the archive in tables.
+const TAR: &str = "untar, 6000 files";
 /// Bytes of a read or write.
 const BLOCK: usize = 1 << 20;
 
@@ -240,33 +241,80 @@ fn untar(args: &Args, stages: &[Stage]) -> io::Result<Vec<Vec<f64>>> {
     Ok(seconds)
 }
 
-fn show(args: &Args, stages: &[Stage], works: &[Work], rates: &Rates, tar: Option<Vec<Vec<f64>>>) -> io::Result<()> {
-    let mut table = Table::new(&["work", "file system", "rate", "ratio to the baseline (min–max)", "goal"]);
-    let mut row = |work: &str, stage: &str, rate: String, ratios: &[f64], goal: String, figures| {
-        table.row(vec![work.into(), stage.into(), rate, median_and_range(ratios, 2), goal], figures);
+/// Seconds of the archive by stage and round, if it was measured.
+type Tar = Option<Vec<Vec<f64>>>;
+
+fn show(args: &Args, stages: &[Stage], works: &[Work], rates: &Rates, tar: Tar) -> io::Result<()> {
+    let table = match args.flavors || args.users {
+        true => against_first(args, stages, works, rates, tar),
+        false => against_baseline(stages, works, rates, tar),
+    };
+    finish(&[table], &args.options)
+}
+
+/// A row for each work on each file system.
+fn against_baseline(stages: &[Stage], works: &[Work], rates: &Rates, tar: Tar) -> Table {
+    let columns = ["work", "file system", "rate (min–max)", "ratio to the baseline (min–max)", "goal"];
+    let mut table = Table::new("", columns);
+    let mut row = |work: &str, stage: &str, rate: Cell, ratios: &[f64], goal: String| {
+        table.row(vec![work.into(), stage.into(), rate, Cell::range(ratios, 2, ""), goal.into()]);
     };
     for (w, work) in works.iter().enumerate() {
         for (s, stage) in stages.iter().enumerate() {
-            let rate = median(&rates[&(w, s)]);
-            let ratios = ratios(&rates[&(w, s)], &rates[&(w, 0)]);
             let goal = match stage.name {
                 name if name.starts_with("sheen lo") => work.goal.0,
                 name if name.starts_with("sheen tcp") => work.goal.1,
                 _ => None,
             };
-            let goal = goal.filter(|_| !args.flavors && !args.users);
             let goal = goal.map(|g| format!("≥ {g}")).unwrap_or_default();
-            let figures = json!({"work": work.name, "stage": stage.name, "rate": rate, "ratio": median(&ratios)});
-            row(&work.name, stage.name, format!("{rate:.0} {}", work.kind.unit()), &ratios, goal, figures);
+            let rate = Cell::range(&rates[&(w, s)], 0, work.kind.unit());
+            row(&work.name, stage.name, rate, &ratios(&rates[&(w, s)], &rates[&(w, 0)]), goal);
         }
     }
     for (s, stage) in stages.iter().enumerate() {
         let Some(seconds) = &tar else { break };
-        let ratios = ratios(&seconds[s], &seconds[0]);
         let goal = if stage.name.starts_with("sheen lo") { "≤ 2.5".to_owned() } else { String::new() };
-        let took = median(&seconds[s]);
-        let figures = json!({"work": "untar", "stage": stage.name, "seconds": took, "ratio": median(&ratios)});
-        row("untar, 6000 files", stage.name, format!("{took:.2} s"), &ratios, goal, figures);
+        row(TAR, stage.name, Cell::range(&seconds[s], 2, "s"), &ratios(&seconds[s], &seconds[0]), goal);
     }
-    table.finish(&args.options)
+    table
+}
+
+/// A row for each work: the rate on the first file system, and the ratios of the others to it. The
+/// flavors have goals.
+fn against_first(args: &Args, stages: &[Stage], works: &[Work], rates: &Rates, tar: Tar) -> Table {
+    let [first, others @ ..] = stages else { return Table::default() };
+    let of_stage = |stage: &Stage| {
+        let goal = args.flavors.then(|| "goal".to_owned());
+        [format!("{}: ratio (min–max)", stage.name)].into_iter().chain(goal)
+    };
+    let rate = format!("{}: rate (min–max)", first.name);
+    let columns = ["work".to_owned(), rate].into_iter().chain(others.iter().flat_map(of_stage));
+    let mut table = Table::new("", columns);
+    for (w, work) in works.iter().enumerate() {
+        let base = &rates[&(w, 0)];
+        let mut cells = vec![work.name.as_str().into(), Cell::range(base, 0, work.kind.unit())];
+        for (s, stage) in (1..).zip(others) {
+            cells.push(Cell::range(&ratios(&rates[&(w, s)], base), 2, ""));
+            cells.extend(args.flavors.then(|| Cell::from(format!("≥ {}", goal_of(stage, work)))));
+        }
+        table.row(cells);
+    }
+    if let Some([base, seconds @ ..]) = tar.as_deref() {
+        let mut cells = vec![format!("{TAR} (smaller is better)").into(), Cell::range(base, 2, "s")];
+        for took in seconds {
+            cells.push(Cell::range(&ratios(took, base), 2, ""));
+            cells.extend(args.flavors.then(Cell::empty));
+        }
+        table.row(cells);
+    }
+    table
+}
+
+/// Returns the goal of a protection, as a ratio to none.
+fn goal_of(stage: &Stage, work: &Work) -> f64 {
+    match work.kind {
+        _ if stage.name.ends_with("privacy") => 0.6,
+        Kind::Write | Kind::Read => 0.85,
+        Kind::Create | Kind::Stat | Kind::Unlink => 0.97,
+    }
 }

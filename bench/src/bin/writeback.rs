@@ -13,13 +13,12 @@ use std::{
 };
 
 use clap::Parser;
-use serde_json::json;
 use sheen_bench::{
     cluster::{Cluster, Plan, RunDir},
     counters::Counters,
-    report::{Options, Progress, Table, program},
+    report::{Cell, Options, Progress, Table, finish, program},
     stage::Stage,
-    stats::{median, median_and_range, ratios},
+    stats::{median, ratios},
     workers::{self, Job, Records, Took},
 };
 
@@ -55,9 +54,17 @@ fn main() -> ExitCode {
 fn run() -> io::Result<()> {
     let args = Args::parse();
     let run_dir = RunDir::claim(&args.options.base, "writeback", &args.options.sheen)?;
-    let columns =
-        ["mount", "write-back", "writes/s", "writes/s until durable", "requests", "ratio to write-through", "goal"];
-    let mut table = Table::new(&columns);
+    let columns = [
+        "mount",
+        "write-back",
+        "writes/s (min–max)",
+        "ratio to write-through (min–max)",
+        "until durable, writes/s (min–max)",
+        "ratio to write-through (min–max)",
+        "requests",
+        "goal",
+    ];
+    let mut table = Table::new("", columns);
     if args.options.wants("baseline") {
         baseline(&args, &run_dir, &mut table)?;
     }
@@ -67,7 +74,7 @@ fn run() -> io::Result<()> {
             measure(&args, &Cluster::up(&run_dir, plan)?, &mut table)?;
         }
     }
-    table.finish(&args.options)
+    finish(&[table], &args.options)
 }
 
 fn write(args: &Args, path: PathBuf) -> io::Result<(Took, f64)> {
@@ -128,29 +135,19 @@ fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
 
 fn row(table: &mut Table, name: &str, state: &str, points: &[Point], through: Option<&Vec<Point>>) {
     let all = |of: fn(&Point) -> f64| points.iter().map(of).collect::<Vec<f64>>();
-    let against = |of: fn(&Point) -> f64| through.map(|t| ratios(&all(of), &t.iter().map(of).collect::<Vec<f64>>()));
-    let (wrote, durable) = (against(|p| p.wrote), against(|p| p.durable));
-    let ratio = match (&wrote, &durable) {
-        (Some(w), Some(d)) => format!("{}, durable {}", median_and_range(w, 2), median_and_range(d, 2)),
-        _ => String::new(),
+    let ratio = |of: fn(&Point) -> f64| {
+        let against = |through: &Vec<Point>| ratios(&all(of), &through.iter().map(of).collect::<Vec<f64>>());
+        through.map_or_else(Cell::empty, |through| Cell::range(&against(through), 2, ""))
     };
-    let (rate, rate_durable, requests) =
-        (median(&all(|p| p.wrote)), median(&all(|p| p.durable)), median(&all(|p| p.requests)));
-    let requests_shown = if name == "null FUSE" { String::new() } else { format!("{requests:.0}") };
-    let goal = if through.is_some() { "≥ 10" } else { "" };
-    table.row(
-        vec![
-            name.into(),
-            state.into(),
-            format!("{rate:.0}"),
-            format!("{rate_durable:.0}"),
-            requests_shown,
-            ratio,
-            goal.into(),
-        ],
-        json!({
-            "file_system": name, "writeback": state, "writes_per_s": rate, "writes_per_s_durable": rate_durable,
-            "write_requests": requests, "ratio": wrote.map(|r| median(&r)), "ratio_durable": durable.map(|r| median(&r)),
-        }),
-    );
+    let requests = Cell::number(median(&all(|p| p.requests)), 0, "");
+    table.row(vec![
+        name.into(),
+        state.into(),
+        Cell::range(&all(|p| p.wrote), 0, ""),
+        ratio(|p| p.wrote),
+        Cell::range(&all(|p| p.durable), 0, ""),
+        ratio(|p| p.durable),
+        if name == "null FUSE" { Cell::empty() } else { requests },
+        if through.is_some() { "≥ 10".into() } else { Cell::empty() },
+    ]);
 }

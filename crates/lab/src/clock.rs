@@ -18,6 +18,17 @@ pub fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
+/// Returns the date of a moment in the form of [`Moment::ctime`]: `2026-11-28`. Returns any other
+/// text as it is.
+pub fn date(ctime: &str) -> String {
+    let words: Vec<&str> = ctime.split_whitespace().collect();
+    let [_, month, day, _, year] = words.as_slice() else { return ctime.to_owned() };
+    match MONTHS.iter().position(|name| name == month) {
+        Some(before) => format!("{year}-{:02}-{day:0>2}", before + 1),
+        None => ctime.to_owned(),
+    }
+}
+
 /// A moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
@@ -98,5 +109,7 @@ mod tests {
             (moment.ctime().as_str(), moment.slashes().as_str()),
             ("Sat Nov 28 02:02:31 2026", "11/28/2026 02:02:31")
         );
+        assert_eq!([date(&moment.ctime()), date("Thu Jan  1 00:00:00 1970")], ["2026-11-28", "1970-01-01"]);
+        assert_eq!(date("2026-11-27"), "2026-11-27");
     }
 }

@@ -12,6 +12,7 @@
 //!   [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`], [`table`], [`record`].
 //! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
+//! * Tables of stored records in documents: [`document`].
 //! * Interruption by signals: [`stop`].
 //!
 //! A tool checks all its parameters before it begins. If it is interrupted, it removes its files
@@ -23,6 +24,7 @@ pub mod chart;
 pub mod clock;
 pub mod counters;
 pub mod data;
+pub mod document;
 pub mod echo;
 pub mod io500;
 pub mod ior;

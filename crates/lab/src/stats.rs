@@ -19,12 +19,6 @@ pub fn counted(number: impl Into<u64>, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Formats the median with the range: `1.24 (0.80–3.51)`.
-pub fn median_and_range(values: &[f64], digits: usize) -> String {
-    let (low, high) = range(values);
-    format!("{:.digits$} ({low:.digits$}–{high:.digits$})", median(values))
-}
-
 /// Returns the ratios of the values of one side to those of the other side in the same round.
 pub fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
     ours.iter().zip(theirs).map(|(a, b)| a / b).collect()
@@ -84,6 +78,5 @@ mod tests {
     #[test]
     fn ratios_are_formed_within_a_round() {
         assert_eq!(ratios(&[2.0, 9.0], &[1.0, 3.0]), [2.0, 3.0]);
-        assert_eq!(median_and_range(&[3.0, 1.0, 2.5], 1), "2.5 (1.0–3.0)");
     }
 }

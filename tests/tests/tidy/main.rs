@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_lab::document::{names, rendered};
+
 /// A file past this many lines is asking to be two.
 const LINES_MAX: usize = 800;
 
@@ -305,6 +307,24 @@ fn the_paths_in_the_table_of_topics_exist() {
     let guide = fs::read_to_string(root().join("docs/contributing.md")).expect("docs/contributing.md");
     wrong.extend(guide.lines().flat_map(paths).filter(missing));
     assert!(wrong.is_empty(), "docs/architecture.md or docs/contributing.md names files that do not exist: {wrong:#?}");
+}
+
+/// The tables of docs/performance.md are generated, and each stored record is shown there.
+#[test]
+fn generated_tables_are_those_of_the_stored_records() {
+    let (document, records) = (root().join("docs/performance.md"), root().join("docs/measurements"));
+    let text = fs::read_to_string(document).expect("UTF-8");
+    let rendered = rendered(&text, &records).expect("records of all tables");
+    let differs = (1..).zip(text.lines().zip(rendered.lines())).find(|(_, (is, should_be))| is != should_be);
+    assert!(
+        text == rendered,
+        "docs/performance.md differs from its records ({differs:?}); `cargo run -p sheen-bench --bin performance` renders it"
+    );
+    let shown = names(&text);
+    for entry in fs::read_dir(records).expect("docs/measurements").flatten() {
+        let name = entry.path().file_stem().expect("a name").to_str().expect("UTF-8").to_owned();
+        assert!(shown.contains(&name.as_str()), "docs/performance.md does not show the record {name}");
+    }
 }
 
 #[test]

@@ -3,10 +3,9 @@
 use std::io;
 
 use clap::Parser;
-use serde_json::json;
 use sheen_bench::{
-    report::{Options, Progress, Table},
-    stats::{median, median_and_range, range, ratios},
+    report::{Cell, Options, Progress, Table},
+    stats::ratios,
 };
 
 /// Cost of layouts: watermarks, 2,000 stripes, small files on the MDT, the default layout,
@@ -61,36 +60,23 @@ pub struct Row<'a> {
     pub work: &'a str,
     pub this: &'a str,
     pub that: &'a str,
-    /// Name of the figures in JSON.
+    /// Unit of the figures, and digits after their point.
     pub unit: &'a str,
+    pub decimals: u8,
     pub measured: &'a [Vec<f64>; 2],
-    pub shown: &'a dyn Fn(&[f64]) -> String,
     pub goal: &'a str,
 }
 
 /// Adds a row to the table.
 pub fn row(table: &mut Table, row: Row<'_>) {
     let [this, that] = row.measured;
-    let ratios = ratios(this, that);
-    let (low, high) = range(&ratios);
-    table.row(
-        text([
-            row.work,
-            row.this,
-            &(row.shown)(this),
-            &format!("{}, {}", (row.shown)(that), row.that),
-            &median_and_range(&ratios, 2),
-            row.goal,
-        ]),
-        json!({
-            "work": row.work, "this": row.this, "that": row.that, "unit": row.unit, "measured": median(this),
-            "compared_with": median(that), "ratio": median(&ratios), "ratio_min": low, "ratio_max": high,
-            "goal": row.goal,
-        }),
-    );
-}
-
-/// Returns the cells of a row.
-pub fn text(cells: [&str; 6]) -> Vec<String> {
-    cells.map(str::to_owned).into()
+    table.row(vec![
+        row.work.into(),
+        row.this.into(),
+        Cell::range(this, row.decimals, row.unit),
+        row.that.into(),
+        Cell::range(that, row.decimals, row.unit),
+        Cell::range(&ratios(this, that), 2, ""),
+        row.goal.into(),
+    ]);
 }

@@ -6,7 +6,6 @@ use std::{fs, io};
 use sheen_bench::{
     cluster::Cluster,
     report::Table,
-    stats::median,
     workers::{self, Files, Job},
 };
 
@@ -44,9 +43,9 @@ pub fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<
                     work: &of(step),
                     this: "default layout",
                     that: "1 stripe",
-                    unit: "mib_per_s",
+                    unit: "MiB/s",
+                    decimals: 0,
                     measured: &rates,
-                    shown: &|rates| format!("{:.0} MiB/s", median(rates)),
                     goal: "",
                 },
             );

@@ -25,16 +25,14 @@
 use std::{fs, io, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use serde_json::json;
 use sheen_bench::{
     allocs::Counting,
     cluster::{Cluster, Plan, RunDir},
-    report::{Table, program},
-    stats::median,
+    report::{Table, finish, program},
     workers::{self, Files, Job, Records},
 };
 
-use common::{Args, M, ONE, Row, pair, row, text};
+use common::{Args, M, ONE, Row, pair, row};
 
 mod common;
 mod default_layout;
@@ -64,8 +62,8 @@ fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let args = Args::parse();
-    let columns = ["work", "layout", "measured", "compared with", "ratio (min–max)", "goal"];
-    let mut table = Table::new(&columns);
+    let columns = ["work", "layout", "measured", "the other layout", "measured", "ratio (min–max)", "goal"];
+    let mut table = Table::new("", columns);
     let wants = |name: &str| args.options.wants(name);
     if ["boundaries", "create", "small", "default"].into_iter().any(wants) {
         let run_dir = RunDir::claim(&args.options.base, "layouts", &args.options.sheen)?;
@@ -79,7 +77,7 @@ fn run() -> io::Result<()> {
     if wants("mapping") {
         mapping::measure(&args.options, &mut table)?;
     }
-    table.finish(&args.options)
+    finish(&[table], &args.options)
 }
 
 /// Runs the measurements that need a mount.
@@ -126,16 +124,15 @@ fn boundaries(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<(
         cluster.remove(&path)?;
         Ok(args.mib as f64 / took.done.as_secs_f64())
     })?;
-    let shown = |rates: &[f64]| format!("{:.0} MiB/s", median(rates));
     row(
         table,
         Row {
             work: &format!("write across boundaries of components, {}", cluster.plan.name),
             this: "64M/256M/rest with 1/2/4 stripes",
             that: "4 stripes",
-            unit: "mib_per_s",
+            unit: "MiB/s",
+            decimals: 0,
             measured: &rates,
-            shown: &shown,
             goal: &format!("≥ {GOAL_BOUNDARIES}"),
         },
     );
@@ -163,16 +160,15 @@ fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
         fs::remove_dir_all(&dir)?;
         Ok(took.done.as_secs_f64() * 1e3 / args.creates as f64)
     })?;
-    let shown = |millis: &[f64]| format!("{:.1} ms per file", median(millis));
     row(
         table,
         Row {
             work: &format!("create over tcp, {} ms delay", args.delay_us as f64 / 1e3),
             this: "2,000 stripes",
             that: "1 stripe",
-            unit: "ms_per_file",
+            unit: "ms per file",
+            decimals: 1,
             measured: &millis,
-            shown: &shown,
             goal: &format!("≤ {GOAL_CREATE}"),
         },
     );
@@ -188,13 +184,6 @@ fn small(args: &Args, cluster: &Cluster, table: &mut Table, delay_us: u64) -> io
         name += &format!(", {} ms delay", delay_us as f64 / 1e3);
     }
     let of = |step: &str| format!("{step} {files} files of {bytes} bytes, {name}");
-    if let Some(why) = refused(cluster)? {
-        table.row(
-            text([&of("write and read"), "data on MDT", "not supported", "", "", &format!("≥ {GOAL_SMALL}")]),
-            json!({ "work": of("write and read"), "this": "data on MDT", "supported": false, "why": why }),
-        );
-        return Ok(());
-    }
     let times = pair(args, &of("write and read"), |which, round| {
         let sub = format!("small.{round}.{which}");
         let dir = cluster.mounts[0].join(&sub);
@@ -212,33 +201,18 @@ fn small(args: &Args, cluster: &Cluster, table: &mut Table, delay_us: u64) -> io
     {
         let rates = [0, 1].map(|i| times[i].iter().map(|t| files as f64 / time(t)).collect::<Vec<f64>>());
         let goal = if step == "write and read" { format!("≥ {GOAL_SMALL}") } else { String::new() };
-        let shown = |rates: &[f64]| format!("{:.0} files/s", median(rates));
         row(
             table,
             Row {
                 work: &of(step),
                 this: "data on MDT",
                 that: "1 stripe",
-                unit: "files_per_s",
+                unit: "files/s",
+                decimals: 0,
                 measured: &rates,
-                shown: &shown,
                 goal: &goal,
             },
         );
     }
     Ok(())
-}
-
-/// Returns why files cannot be on the MDT, if that is not supported.
-fn refused(cluster: &Cluster) -> io::Result<Option<String>> {
-    let path = cluster.mounts[0].join("on-mdt");
-    match cluster.setstripe(&path, ON_MDT) {
-        Ok(()) => cluster.remove(&path).map(|()| None),
-        Err(e) if e.to_string().contains("Operation not supported") => {
-            // After the refusal an empty file remains, as with Lustre.
-            let _ = fs::remove_file(&path);
-            Ok(Some(e.to_string()))
-        }
-        Err(e) => Err(e),
-    }
 }

@@ -7,16 +7,14 @@
 use std::{hint::black_box, io, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::json;
 use sheen_bench::{
     allocs,
-    report::{Options, Progress, Table},
-    stats::{median, range},
+    report::{Cell, Options, Progress, Table},
 };
 use sheen_layout::{Count, Holds, Layout, Stripe, Wanted, WantedComponent};
 use sheen_wire::Fid;
 
-use crate::common::{M, text};
+use crate::common::M;
 
 /// In millions per second.
 const GOAL_MAPPINGS: f64 = 50.0;
@@ -62,21 +60,15 @@ pub fn measure(options: &Options, table: &mut Table) -> io::Result<()> {
     }
     drop(progress);
     for ((name, _), (rates, allocated)) in shapes.iter().zip(rates.iter().zip(allocated)) {
-        let (low, high) = range(rates);
-        table.row(
-            text([
-                "mapping random offsets to objects, one core",
-                name,
-                &format!("{:.0} M/s ({low:.0}–{high:.0})", median(rates)),
-                &format!("{allocated} allocations"),
-                "",
-                &format!("> {GOAL_MAPPINGS:.0} M/s"),
-            ]),
-            json!({
-                "work": "mapping", "layout": name, "millions_per_s": median(rates), "millions_per_s_min": low,
-                "millions_per_s_max": high, "allocations": allocated, "goal_millions_per_s": GOAL_MAPPINGS,
-            }),
-        );
+        table.row(vec![
+            "mapping random offsets to objects, one core".into(),
+            (*name).into(),
+            Cell::range(rates, 0, "M/s"),
+            Cell::empty(),
+            Cell::number(allocated as f64, 0, "allocations"),
+            Cell::empty(),
+            format!("> {GOAL_MAPPINGS:.0} M/s").into(),
+        ]);
     }
     Ok(())
 }

@@ -16,11 +16,10 @@ mod works;
 use std::{collections::BTreeMap, fs, io, process::ExitCode};
 
 use clap::Parser;
-use serde_json::json;
 use sheen_bench::{
-    report::{Options, Progress, Table, program},
+    report::{Cell, Options, Progress, Table, finish, program},
     stage::{self, Stage, Transport},
-    stats::{median, median_and_range, ratios},
+    stats::ratios,
     tree,
 };
 
@@ -90,28 +89,23 @@ fn measure(args: &Args, stages: &mut [Stage], groups: &[Group]) -> io::Result<Re
     Ok(results)
 }
 
+/// Shows a row for each phase: the passthrough, and for both file systems result, ratio and goal.
 fn show(args: &Args, stages: &[Stage], groups: &[Group], results: &Results) -> io::Result<()> {
-    let mut table = Table::new(&["work", "file system", "result", "ratio (min–max)", "goal"]);
+    let [reference, others @ ..] = stages else { return Ok(()) };
+    let of_stage = others.iter().flat_map(|stage| [stage.name, "ratio (min–max)", "goal"]);
+    let mut table = Table::new("", ["work", reference.name].into_iter().chain(of_stage));
     for (g, group) in groups.iter().enumerate() {
         for (p, phase) in group.phases.iter().enumerate() {
-            for (s, stage) in stages.iter().enumerate() {
-                let (result, ratios) = (&results[&(g, p, s)], ratios(&results[&(g, p, s)], &results[&(g, p, 0)]));
-                let work = format!("{} {}", group.name, phase.name);
-                let (median_result, unit, ratio) = (median(result), phase.unit, median(&ratios));
-                let figures =
-                    json!({"work": work, "stage": stage.name, "result": median_result, "unit": unit, "ratio": ratio});
-                let cells = vec![
-                    work,
-                    stage.name.to_owned(),
-                    format!("{median_result:.*} {unit}", phase.digits()),
-                    median_and_range(&ratios, 2),
-                    goal(phase, s),
-                ];
-                table.row(cells, figures);
+            let of = |s: usize| &results[&(g, p, s)];
+            let result = |s: usize| Cell::range(of(s), phase.digits(), phase.unit);
+            let mut cells = vec![format!("{} {}", group.name, phase.name).into(), result(0)];
+            for s in 1..stages.len() {
+                cells.extend([result(s), Cell::range(&ratios(of(s), of(0)), 2, ""), goal(phase, s).into()]);
             }
+            table.row(cells);
         }
     }
-    table.finish(&args.options)
+    finish(&[table], &args.options)
 }
 
 /// Returns the goal of stage `s` for its ratio to the passthrough, as text.

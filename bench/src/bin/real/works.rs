@@ -81,7 +81,7 @@ impl Phase {
     }
 
     /// Returns the number of decimals of a result in tables.
-    pub fn digits(&self) -> usize {
+    pub fn digits(&self) -> u8 {
         if self.better == Better::More { 0 } else { 2 }
     }
 
