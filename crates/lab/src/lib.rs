@@ -4,7 +4,8 @@
 //!   [`io500`]. Tools that measure servers and the network: [`survey`], [`net`],
 //!   with [`processes`], [`echo`].
 //! * Tools that compare layouts: [`overstripe`], [`workloads`]. They set up a file system of their
-//!   own ([`scratch`], [`run_dir`]) with the program as users call it ([`program`], [`counters`]).
+//!   own ([`scratch`], [`run_dir`]), or take the user's mounts ([`user_mounts`]). They call the
+//!   program as users do ([`program`], [`counters`]).
 //! * A model of a file system: [`predict`]. [`model`] calibrates it, on mounts of its own
 //!   ([`own_mounts`], [`prober`]). [`ior`] shows what it predicts, [`advise`] recommends layouts by
 //!   it, and [`reproduce`] compares models of published systems with texts about them.
@@ -59,6 +60,7 @@ pub mod survey;
 pub mod table;
 pub mod task_clock;
 pub mod team;
+pub mod user_mounts;
 pub mod workloads;
 
 use std::{ffi::OsString, path::Path};

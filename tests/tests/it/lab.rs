@@ -641,6 +641,31 @@ fn workloads_measure_all_patterns_with_the_right_data() {
 }
 
 #[test]
+fn workloads_measure_an_existing_file_system_and_leave_its_files() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    fs::write(at.fs.path("mine"), "data").expect("written");
+    let few = "workloads --ior-factor 1048576 --netflow-factor 10240 -i 1";
+    let found = record(&at, &format!("{few} --only ior,netflow --mounts {{a}},{{b}}"));
+    assert!(found["Parameters"]["nodes"] == 2 && found["Parameters"]["osts"] == 4, "{found}");
+    let results = |n: usize| found["Results"][n]["results"].as_array().map(Vec::len);
+    assert_eq!((results(0), results(1)), (Some(12), Some(24)));
+    for (line, message) in [
+        ("--only ior --mounts {a},/", "cannot find the mount of /"),
+        ("--only ior --mounts {a},{a}", "is named twice"),
+        ("--only ior --mounts {a},{b}/none", "cannot find the mount of"),
+    ] {
+        let refused = lab(&at, &format!("{few} {line}"));
+        assert!(refused.code == 1 && refused.err.contains(message), "{line}: {refused:?}");
+    }
+    let names: Vec<_> =
+        fs::read_dir(&at.fs.mnt).expect("a directory").map(|e| e.expect("an entry").file_name()).collect();
+    assert_eq!(names, ["mine"]);
+}
+
+#[test]
 fn layouts_run_named_experiments_beside_the_static_ones() {
     if !can_mount() {
         return println!("skipped: needs /dev/fuse");

@@ -11,6 +11,7 @@ use crate::{
     overstripe::args::{Locks, OverstripeArgs},
     scratch::ScratchArgs,
     size::{human, numbers},
+    user_mounts::twice,
 };
 
 /// Unit of stripe sizes in bytes.
@@ -224,11 +225,6 @@ impl Plan {
         };
         osts.join(",")
     }
-}
-
-/// Returns a value that occurs twice.
-fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
-    values.iter().enumerate().find(|(n, value)| values[..*n].contains(value)).map(|(_, value)| value)
 }
 
 /// The access of a run of IOR.

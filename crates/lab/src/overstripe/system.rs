@@ -9,9 +9,9 @@ use crate::{
     counters::Counters,
     output::named,
     overstripe::{args::OverstripeArgs, plan::Plan},
-    processes,
     program::Sheen,
     scratch::{self, CALLBACKS, GRANTS, OWN, Own},
+    user_mounts::UserMounts,
 };
 
 /// Name of the tool's own file system.
@@ -60,20 +60,14 @@ impl System {
     }
 
     fn of_user(plan: &Plan) -> io::Result<System> {
-        let infos = plan.mounts.iter().map(|mount| processes::mount_info(mount)).collect::<io::Result<Vec<_>>>()?;
-        let names: Vec<&String> = infos.iter().map(|info| &info.fsname).collect();
-        if let Some(other) = names.iter().find(|name| **name != names[0]) {
-            return Err(io::Error::other(format!("--mounts: {} and {other} are two file systems", names[0])));
-        }
-        let (fsname, program) = (names[0].clone(), Sheen::here()?);
+        let user = UserMounts::new(&plan.mounts)?;
+        let mut is_here = user.are_here()?;
+        let UserMounts { mounts, fsname, program, .. } = user;
         let osts = names_of(plan, &fsname);
-        let of_osts = osts.iter().map(|ost| format!("obdfilter.{ost}.uuid"));
-        let of_mounts = infos.iter().map(|info| format!("llite.{fsname}-{}.uuid", info.instance));
-        let mut is_here = true;
-        for name in of_osts.chain(of_mounts) {
-            is_here &= program.get_param(&name)?.is_some();
+        for ost in &osts {
+            is_here &= program.get_param(&format!("obdfilter.{ost}.uuid"))?.is_some();
         }
-        Ok(System { mounts: plan.mounts.clone(), dir: PathBuf::new(), program, fsname, osts, is_here, own: None })
+        Ok(System { mounts, dir: PathBuf::new(), program, fsname, osts, is_here, own: None })
     }
 
     fn own(args: &OverstripeArgs, plan: &Plan) -> io::Result<System> {

@@ -21,6 +21,7 @@ Examples:
   sheen lab workloads --report workloads.html        all workloads, on OSTs in memory
   sheen lab workloads --only ior --ost-model hdd     the sequential one, on modelled disks
   sheen lab workloads --experiment IOR.5,blast.13-15 some experiments, beside the static ones
+  sheen lab workloads --mounts /mnt/a,/mnt/b         an existing file system
 
 The experiments are IOR.1-6, netflow.1-6 and blast.1-18.";
 
@@ -35,6 +36,10 @@ pub struct WorkloadsArgs {
     /// the static ones of their workload, with which they are compared
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = selection::parse, conflicts_with = "only")]
     pub experiment: Vec<Selection>,
+    /// Mounts of an existing file system, which stand for nodes [default: the tool sets up a file
+    /// system of its own, and removes it at the end]
+    #[arg(long, value_name = "DIR,…", value_delimiter = ',', conflicts_with_all = ["nodes", "osts", "scratch", "ost_model"])]
+    pub mounts: Vec<PathBuf>,
     /// Number of mounts, which stand for nodes; the paper has 16 for IOR and netflow, 8 for BLAST
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub nodes: u16,
@@ -117,5 +122,10 @@ mod tests {
         let error = parse(&["--experiment", "IOR.1,IOR.7"]).unwrap_err().to_string();
         assert!(error.contains("'IOR.7'") && error.contains("the paper has the experiments IOR.1-6"), "{error}");
         assert!(parse(&["--only", "ior", "--experiment", "IOR.1"]).is_err());
+        for own in [["--osts", "4"], ["--nodes", "2"], ["--ost-model", "hdd"], ["--scratch", "/dev/shm/x"]] {
+            let mixed = parse(&["--mounts", "/a,/b", own[0], own[1]]).unwrap_err().to_string();
+            assert!(mixed.contains("cannot be used with") && mixed.contains(own[0]), "{mixed}");
+        }
+        assert_eq!(parse(&["--mounts", "/a,/b"]).unwrap().mounts.len(), 2);
     }
 }

@@ -17,13 +17,13 @@ use std::{
 };
 
 use crate::{
-    scratch::Own,
     stop,
     workloads::{
         args::WorkloadsArgs,
         outcome::Quantity,
         patterns::{BLAST, Experiment, Factors},
         setup::Setup,
+        system::System,
     },
 };
 
@@ -48,8 +48,8 @@ impl Input {
     ///
     /// # Errors
     /// A program fails, or a file cannot be read or written.
-    pub fn prepare(args: &WorkloadsArgs, own: &Own) -> io::Result<Input> {
-        let dir = own.dir().join("proteins");
+    pub fn prepare(args: &WorkloadsArgs, system: &System) -> io::Result<Input> {
+        let dir = system.run_dir().join("proteins");
         fs::create_dir_all(dir.join("db"))?;
         let fasta = dir.join("db.fasta");
         fs::write(&fasta, unpack(&args.proteins.join("DB.fasta.gz"))?)?;
@@ -58,12 +58,12 @@ impl Input {
         succeed(make.stdout(Stdio::null()).status()?, "makeblastdb")?;
         let all = String::from_utf8(unpack(&args.proteins.join("QUERY.fasta.gz"))?).map_err(io::Error::other)?;
         let mut queries = Vec::new();
-        for (i, share) in shares(&all, args.queries.into(), args.nodes.into()).into_iter().enumerate() {
+        for (i, share) in shares(&all, args.queries.into(), system.mounts.len()).into_iter().enumerate() {
             queries.push(dir.join(format!("queries.{i}")));
             fs::write(&queries[i], share)?;
         }
         let bytes = fs::metadata(dir.join("db").join(SEQUENCES))?.len();
-        let factors = Factors { bytes: DATABASE_BYTES / bytes.max(1), widths: WIDTHS, osts: args.osts.into() };
+        let factors = Factors { bytes: DATABASE_BYTES / bytes.max(1), widths: WIDTHS, osts: system.osts };
         if BLAST.iter().any(|experiment| experiment.is_too_small(factors)) {
             return Err(io::Error::other("--proteins: the set is too small: its parts would be below a stripe"));
         }
@@ -136,8 +136,8 @@ pub fn measure(setup: &mut Setup<'_>, input: &Input, experiments: &[&'static Exp
     }
     setup.rounds(experiments, |setup, experiment| {
         setup.session.begin("search");
-        setup.empty_caches()?;
-        let databases: Vec<PathBuf> = setup.cluster.mounts.iter().map(|m| m.join(experiment.name)).collect();
+        setup.system.empty_caches()?;
+        let databases: Vec<PathBuf> = setup.system.dirs.iter().map(|dir| dir.join(experiment.name)).collect();
         let (took, here) = search(input, &databases)?;
         if here != found || here.iter().all(Vec::is_empty) {
             return Err(io::Error::other("the hits of blastp differ from those on tmpfs"));
@@ -146,12 +146,12 @@ pub fn measure(setup: &mut Setup<'_>, input: &Input, experiments: &[&'static Exp
         setup.outcome.add(experiment, TIME, took.as_secs_f64());
         Ok(())
     })?;
-    experiments.iter().try_for_each(|experiment| setup.cluster.remove(&setup.cluster.mounts[0].join(experiment.name)))
+    experiments.iter().try_for_each(|experiment| setup.system.remove(&setup.system.dirs[0].join(experiment.name)))
 }
 
 /// Copies the database into a directory with the experiment's pattern.
 fn copy(setup: &Setup<'_>, input: &Input, experiment: &Experiment, factors: Factors) -> io::Result<()> {
-    let dir = setup.cluster.mounts[0].join(experiment.name);
+    let dir = setup.system.dirs[0].join(experiment.name);
     fs::create_dir(&dir)?;
     setup.stripe(&dir, experiment, factors)?;
     for entry in fs::read_dir(input.dir.join("db"))? {

@@ -23,7 +23,7 @@ const READ: Quantity = Quantity { name: "read", unit: "MiB/s", variation: "" };
 /// # Errors
 /// Of a task, or an interruption by the user.
 pub fn measure(setup: &mut Setup<'_>, experiments: &[&'static Experiment]) -> io::Result<()> {
-    let (factor, mounts) = (setup.args.ior_factor, setup.cluster.mounts.len());
+    let (factor, mounts) = (setup.args.ior_factor, setup.system.mounts.len());
     let tasks = mounts as u64 * TASKS_PER_MOUNT;
     let block = (IOR_BYTES / factor / RECORD / tasks).max(1) * RECORD;
     let size = human(block * tasks);
@@ -33,12 +33,12 @@ pub fn measure(setup: &mut Setup<'_>, experiments: &[&'static Experiment]) -> io
 }
 
 fn one(setup: &mut Setup<'_>, experiment: &'static Experiment, block: u64) -> io::Result<()> {
-    let cluster = setup.cluster;
+    let system = setup.system;
     let factors = setup.factors(setup.args.ior_factor, 1);
-    let path = cluster.mounts[0].join(experiment.name);
+    let path = system.dirs[0].join(experiment.name);
     let args = |access| IorArgs {
-        tasks: Some((cluster.mounts.len() as u64 * TASKS_PER_MOUNT) as u32),
-        places: PlaceArgs { mounts: cluster.mounts.clone(), no_bind: false, rendezvous: None },
+        tasks: Some((system.mounts.len() as u64 * TASKS_PER_MOUNT) as u32),
+        places: PlaceArgs { mounts: system.mounts.clone(), no_bind: false, rendezvous: None },
         file: Some(path.clone()),
         transfer: Some(RECORD),
         block: Some(block),
@@ -55,9 +55,9 @@ fn one(setup: &mut Setup<'_>, experiment: &'static Experiment, block: u64) -> io
     setup.stripe(&path, experiment, factors)?;
     let written = transfer(setup, &args(Access::Write), Access::Write)?;
     setup.check(&path, experiment, factors)?;
-    setup.empty_caches()?;
+    system.empty_caches()?;
     let read = transfer(setup, &args(Access::Read), Access::Read)?;
-    cluster.remove(&path)?;
+    system.remove(&path)?;
     setup.outcome.add(experiment, WRITE, written);
     setup.outcome.add(experiment, READ, read);
     Ok(())

@@ -56,7 +56,7 @@ pub fn measure(setup: &mut Setup<'_>, experiments: &[&'static Experiment]) -> io
             "Netflow analysis: {} records in {:.0} MiB, 1/{factor} of the paper's, on {} mounts",
             index.records(),
             text.len() as f64 / MIB,
-            setup.cluster.mounts.len()
+            setup.system.mounts.len()
         ),
         experiments,
     );
@@ -69,7 +69,7 @@ pub fn measure(setup: &mut Setup<'_>, experiments: &[&'static Experiment]) -> io
             rates.push(run.analyse(experiment, variation == VARIATIONS[1])?);
             run.setup.session.end(|| {});
         }
-        run.setup.cluster.remove(&path)?;
+        run.setup.system.remove(&path)?;
         for (variation, rates) in VARIATIONS.into_iter().zip(rates) {
             for (name, rate) in PHASES.into_iter().zip(rates) {
                 setup.outcome.add(experiment, Quantity { name, unit: "MiB/s", variation }, rate);
@@ -101,7 +101,7 @@ impl Run<'_, '_> {
     /// Creates the file.
     fn write(&self, experiment: &Experiment) -> io::Result<std::path::PathBuf> {
         let factors = self.setup.factors(self.setup.args.netflow_factor, 1);
-        let path = self.setup.cluster.mounts[0].join(experiment.name);
+        let path = self.setup.system.dirs[0].join(experiment.name);
         self.setup.stripe(&path, experiment, factors)?;
         fs::write(&path, self.text)?;
         File::open(&path)?.sync_all()?;
@@ -112,10 +112,10 @@ impl Run<'_, '_> {
     /// Runs both phases, each with empty caches. Returns their rates.
     fn analyse(&self, experiment: &Experiment, queued: bool) -> io::Result<[f64; 2]> {
         let size = self.text.len() as u64;
-        self.setup.empty_caches()?;
+        self.setup.system.empty_caches()?;
         let (took, index) = self.first(experiment.name, size, queued)?;
         let first = size as f64 / MIB / took.as_secs_f64();
-        self.setup.empty_caches()?;
+        self.setup.system.empty_caches()?;
         let (took, parts) = self.second(experiment.name, &index.hosts(), queued)?;
         stop::check()?;
         let mut models = Models::new();
@@ -177,9 +177,9 @@ impl Run<'_, '_> {
         queued: bool,
         act: impl Fn(&File, &mut Pieces<'_>) -> io::Result<T> + Sync,
     ) -> io::Result<(Duration, Vec<T>)> {
-        let mounts = &self.setup.cluster.mounts;
-        let tasks = mounts.len() * if queued { READERS } else { 1 };
-        let files = mounts.iter().map(|mount| File::open(mount.join(name))).collect::<io::Result<Vec<File>>>()?;
+        let dirs = &self.setup.system.dirs;
+        let tasks = dirs.len() * if queued { READERS } else { 1 };
+        let files = dirs.iter().map(|dir| File::open(dir.join(name))).collect::<io::Result<Vec<File>>>()?;
         let queue = AtomicUsize::new(0);
         let start = Instant::now();
         let parts = thread::scope(|scope| {

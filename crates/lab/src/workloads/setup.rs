@@ -3,13 +3,13 @@
 use std::{io, path::Path};
 
 use crate::{
-    scratch::Cluster,
     session::Session,
     stop,
     workloads::{
         args::WorkloadsArgs,
         outcome::Outcome,
         patterns::{Experiment, Factors},
+        system::System,
     },
 };
 
@@ -18,7 +18,7 @@ pub struct Setup<'a> {
     /// The options.
     pub args: &'a WorkloadsArgs,
     /// The file system.
-    pub cluster: &'a Cluster,
+    pub system: &'a System,
     /// The terminal.
     pub session: &'a mut Session,
     /// The results so far.
@@ -28,7 +28,7 @@ pub struct Setup<'a> {
 impl Setup<'_> {
     /// Returns the factors by which an experiment is smaller than the paper's.
     pub fn factors(&self, bytes: u64, widths: u64) -> Factors {
-        Factors { bytes, widths, osts: u64::from(self.args.osts) }
+        Factors { bytes, widths, osts: self.system.osts }
     }
 
     /// Measures all experiments in each round. `measure` adds its results to the outcome.
@@ -52,21 +52,13 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Mounts all mounts again, so that the clients' caches are empty.
-    ///
-    /// # Errors
-    /// Of a mount.
-    pub fn empty_caches(&self) -> io::Result<()> {
-        (0..self.cluster.mounts.len()).try_for_each(|mount| self.cluster.remount(mount))
-    }
-
     /// Sets the pattern of a file, or of the files that will be created in a directory.
     ///
     /// # Errors
     /// Of `lfs setstripe`.
     pub fn stripe(&self, path: &Path, experiment: &Experiment, factors: Factors) -> io::Result<()> {
         let words = experiment.words(factors);
-        self.cluster.setstripe(path, &words.iter().map(String::as_str).collect::<Vec<&str>>())
+        self.system.program.setstripe(path, &words.iter().map(String::as_str).collect::<Vec<&str>>())
     }
 
     /// Compares the layout of a file with the pattern.
@@ -74,7 +66,7 @@ impl Setup<'_> {
     /// # Errors
     /// They differ.
     pub fn check(&self, path: &Path, experiment: &Experiment, factors: Factors) -> io::Result<()> {
-        let shown = self.cluster.sheen.run(["lfs", "getstripe", &path.to_string_lossy()])?;
+        let shown = self.system.program.run(["lfs", "getstripe", &path.to_string_lossy()])?;
         experiment.check(factors, std::fs::metadata(path)?.len(), &shown)
     }
 }

@@ -11,10 +11,10 @@ use crate::{
     output::{Format, Lines},
     record::Circumstances,
     report::Report,
-    scratch::Own,
     session::Session,
     stats::{median, range},
     table::{Cell, Table},
+    user_mounts::twice,
     workloads::{
         args::WorkloadsArgs,
         blast, ior, netflow,
@@ -22,6 +22,7 @@ use crate::{
         print::{Printer, comparisons, name},
         selection::{Selection, Workload},
         setup::Setup,
+        system::System,
     },
 };
 
@@ -31,6 +32,9 @@ use crate::{
 /// A message for the user.
 pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
     let began = Moment::now();
+    if let Some(twice) = twice(&args.mounts) {
+        return Err(format!("--mounts: {} is named twice", twice.display()));
+    }
     let mut chosen = args.selections();
     let has = |chosen: &[Selection], workload: Workload| chosen.iter().any(|selection| selection.workload == workload);
     let missing = has(&chosen, Workload::Blast).then(|| blast::missing(args)).flatten();
@@ -40,7 +44,6 @@ pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
         (None, _) => {}
     }
     let largest = chosen.iter().map(|selection| args.bytes(selection.workload)).max().unwrap_or(0);
-    args.scratch.check_space(largest).map_err(|e| e.to_string())?;
     if has(&chosen, Workload::Netflow) {
         // The records, and an index of them.
         machine::check_memory(2 * args.bytes(Workload::Netflow))?;
@@ -51,11 +54,14 @@ pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
     if let Some(missing) = missing {
         session.warn(format!("BLAST is left out: {missing}"));
     }
-    let own = Own::up(&args.scratch, "workloads", args.osts.into(), args.nodes.into()).map_err(|e| e.to_string())?;
-    let fs = machine::mount_of(&own.cluster.mounts[0]);
+    let system = System::new(args, largest).map_err(|e| e.to_string())?;
+    if let Some(warning) = system.warning() {
+        session.warn(warning.into());
+    }
+    let (mounts, osts, described) = (system.mounts.len(), system.osts, system.described.clone());
     let mut outcome = Outcome::default();
-    let result = run(args, &chosen, &own, &mut session, &mut outcome);
-    drop(own);
+    let result = run(args, &chosen, &system, &mut session, &mut outcome);
+    drop(system);
     let mut printer = Printer { lines: Lines::new(&args.output) };
     session.above(|| {
         outcome.groups.iter().for_each(|group| printer.group(group));
@@ -64,28 +70,28 @@ pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
         }
     });
     let mut run = Circumstances::new("sheen lab workloads", words, args.repetitions, began);
-    run.file_system = fs;
+    run.file_system = described;
     let group = |group: &Group| json!({ "workload": group.title, "results": group.results() });
     let fields = json!({
-        "Parameters": { "nodes": args.nodes, "osts": args.osts, "ost_model": args.scratch.ost_model },
+        "Parameters": { "nodes": mounts, "osts": osts, "ost_model": args.scratch.ost_model },
         "Results": outcome.groups.iter().map(group).collect::<Vec<_>>(),
     });
-    session.conclude(run, result, fields, || report(args, &outcome))
+    session.conclude(run, result, fields, || report(args, (mounts, osts), &outcome))
 }
 
 fn run(
     args: &WorkloadsArgs,
     chosen: &[Selection],
-    own: &Own,
+    system: &System,
     session: &mut Session,
     outcome: &mut Outcome,
 ) -> io::Result<()> {
-    let mut setup = Setup { args, cluster: &own.cluster, session, outcome };
+    let mut setup = Setup { args, system, session, outcome };
     for Selection { workload, experiments } in chosen {
         match workload {
             Workload::Ior => ior::measure(&mut setup, experiments)?,
             Workload::Netflow => netflow::measure(&mut setup, experiments)?,
-            Workload::Blast => blast::measure(&mut setup, &blast::Input::prepare(args, own)?, experiments)?,
+            Workload::Blast => blast::measure(&mut setup, &blast::Input::prepare(args, system)?, experiments)?,
         }
     }
     Ok(())
@@ -104,14 +110,14 @@ fn csv(outcome: &Outcome) {
     }
 }
 
-fn report(args: &WorkloadsArgs, outcome: &Outcome) -> io::Result<Report> {
+fn report(args: &WorkloadsArgs, (mounts, osts): (usize, u64), outcome: &Outcome) -> io::Result<Report> {
     Ok(Report {
         title: "Workloads with static and dynamic striping".into(),
         result: outcome.groups.iter().flat_map(comparisons).collect::<Vec<_>>().join(". "),
         charts: outcome.groups.iter().map(|group| chart(group).svg()).collect::<io::Result<_>>()?,
         tables: outcome.groups.iter().map(table).collect(),
         facts: vec![
-            ("mounts and OSTs".into(), format!("{} and {}", args.nodes, args.osts)),
+            ("mounts and OSTs".into(), format!("{mounts} and {osts}")),
             ("disks".into(), args.scratch.ost_model.clone().unwrap_or_else(|| "not modelled".into())),
         ],
         ..Report::default()
