@@ -9,18 +9,18 @@ use crate::{
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
     output::{Format, Lines},
-    predict::{
-        fit::Errors,
-        presets::{PRESETS, Preset, preset},
-    },
+    predict::fit::Errors,
     record::Circumstances,
     report::Report,
     reproduce::{
         args::ReproduceArgs,
+        blast,
         points::{POINTS, Point},
+        systems::{System, systems},
     },
     session::Session,
     table::Table,
+    workloads::patterns::FIG11,
 };
 
 /// A stated value and that of the model.
@@ -32,7 +32,10 @@ struct Compared {
     unit: &'static str,
     stated: [f64; 2],
     predicted: f64,
-    error: f64,
+    /// `None`: the text states no number.
+    error: Option<f64>,
+    /// Whether a statement without a number holds.
+    holds: Option<bool>,
     lacks: &'static str,
 }
 
@@ -41,13 +44,13 @@ struct Compared {
 /// # Errors
 /// A message for the user.
 pub fn main(args: &ReproduceArgs, words: &str) -> Result<(), String> {
-    let systems: Vec<&Preset> = match args.systems.as_slice() {
-        [] => PRESETS.iter().collect(),
+    let systems: Vec<System> = match args.systems.as_slice() {
+        [] => systems(),
         names => names.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
     };
     let of = |point: &Point| systems.iter().any(|system| system.name == point.system);
     let all: Vec<Compared> = POINTS.iter().filter(|point| of(point)).filter_map(compare).collect();
-    let errors: Vec<f64> = all.iter().map(|compared| compared.error).collect();
+    let errors: Vec<f64> = all.iter().filter_map(|compared| compared.error).collect();
     let errors = Errors::of(&errors);
     let session = Session::new(0, &args.output)?;
     print(&mut Lines::new(&args.output), &systems, &all, errors.as_ref());
@@ -55,19 +58,20 @@ pub fn main(args: &ReproduceArgs, words: &str) -> Result<(), String> {
         println!("system,place,value,unit,stated (low),stated (high),model,error");
         for c in &all {
             let [low, high] = c.stated;
-            println!("{},{},{},{},{low},{high},{:.3},{:.3}", c.system, c.place, c.what, c.unit, c.predicted, c.error);
+            let error = c.error.map_or_else(String::new, |error| format!("{error:.3}"));
+            println!("{},{},{},{},{low},{high},{:.3},{error}", c.system, c.place, c.what, c.unit, c.predicted);
         }
     }
-    let about = |system: &&Preset| json!({ "name": system.name, "stated": system.stated, "assumed": system.assumed });
     let run = Circumstances::new("sheen lab reproduce", words, 1, Moment::now());
-    let systems: Vec<_> = systems.iter().map(about).collect();
     let fields = json!({ "systems": systems, "Results": all, "summary": errors });
     session.conclude(run, Ok(()), fields, || report(&all, errors.as_ref()))
 }
 
-fn named(name: &str) -> Result<&'static Preset, String> {
-    let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-    preset(name).ok_or_else(|| format!("{name}: no such system; there are {}", known.join(", ")))
+fn named(name: &str) -> Result<System, String> {
+    let known = systems();
+    let names: Vec<&str> = known.iter().map(|system| system.name).collect();
+    let found = known.iter().find(|system| system.name.eq_ignore_ascii_case(name)).copied();
+    found.ok_or_else(|| format!("{name}: no such system; there are {}", names.join(", ")))
 }
 
 fn compare(point: &Point) -> Option<Compared> {
@@ -80,16 +84,33 @@ fn compare(point: &Point) -> Option<Compared> {
         stated: point.stated,
         predicted,
         error: point.error(predicted),
+        holds: point.holds(predicted),
         lacks: point.lacks,
     })
 }
 
-/// Formats a stated value: a range as `11.1–11.4`.
+/// Formats a stated value: a range as `11.1–11.4`, a statement without a number as `> 1`.
 fn range([low, high]: [f64; 2]) -> String {
-    if low == high { low.to_string() } else { format!("{low}–{high}") }
+    match () {
+        () if low == high => low.to_string(),
+        () if high.is_infinite() => format!("> {low}"),
+        () if low == 0.0 => format!("< {high}"),
+        () => format!("{low}–{high}"),
+    }
 }
 
-fn print(lines: &mut Lines, systems: &[&Preset], all: &[Compared], errors: Option<&Errors>) {
+impl Compared {
+    /// Says how far the model is off.
+    fn verdict(&self) -> String {
+        match self.error {
+            Some(error) => format!("error {:>3.0} %", error * 100.0),
+            None if self.holds == Some(true) => "holds".into(),
+            None => "does not hold".into(),
+        }
+    }
+}
+
+fn print(lines: &mut Lines, systems: &[System], all: &[Compared], errors: Option<&Errors>) {
     for system in systems {
         lines.line(&format!("{}: {}", system.name, system.what));
         lines.line(&format!("  stated:  {}", system.stated));
@@ -97,13 +118,13 @@ fn print(lines: &mut Lines, systems: &[&Preset], all: &[Compared], errors: Optio
         for c in all.iter().filter(|c| c.system == system.name) {
             let lacks = if c.lacks.is_empty() { String::new() } else { format!("  the model lacks: {}", c.lacks) };
             lines.line(&format!(
-                "  {:10}{:40}{:>12} {:6}model {:>8.2}, error {:>3.0} %{lacks}",
+                "  {:10}{:40}{:>12} {:6}model {:>8.2}, {}{lacks}",
                 c.place,
                 c.what,
                 range(c.stated),
                 c.unit,
                 c.predicted,
-                c.error * 100.0
+                c.verdict()
             ));
         }
         lines.line("");
@@ -114,36 +135,63 @@ fn print(lines: &mut Lines, systems: &[&Preset], all: &[Compared], errors: Optio
 }
 
 fn report(all: &[Compared], errors: Option<&Errors>) -> io::Result<Report> {
-    let curve = |of: fn(&Compared) -> f64| all.iter().map(|c| Some(of(c))).collect();
-    let stated = |c: &Compared| (c.stated[0] + c.stated[1]) / 2.0;
-    let chart = Chart {
-        title: "Stated values and those of the models".into(),
-        axis: "values, in the order of the table".into(),
-        categories: (1..=all.len()).map(|n| n.to_string()).collect(),
-        series: vec!["stated".into(), "model".into()],
-        panels: vec![Panel {
-            title: "GB/s, MiB/s or ratio".into(),
-            scale: Scale::Log,
-            values: Values::Curves(vec![curve(stated), curve(|c| c.predicted)]),
-        }],
-    };
+    let mut charts = Vec::new();
+    if errors.is_some() {
+        charts.push(chart(all).svg()?);
+    }
+    if all.iter().any(|compared| compared.system == blast::SYSTEM) {
+        charts.push(times_of_blast().svg()?);
+    }
     let row = |c: &Compared| {
         vec![
             format!("{}, {}", c.system, c.place),
             c.what.to_owned(),
             format!("{} {}", range(c.stated), c.unit),
             format!("{:.2}", c.predicted),
-            format!("{:.0}", c.error * 100.0),
+            c.error.map_or_else(|| c.verdict(), |error| format!("{:.0}", error * 100.0)),
             c.lacks.to_owned(),
         ]
     };
     let columns = ["place", "value", "stated", "model", "error, %", "the model lacks"];
-    let median = errors.map_or(0.0, |errors| errors.median * 100.0);
+    let (median, values) = errors.map_or((0.0, 0), |errors| (errors.median * 100.0, errors.runs));
     Ok(Report {
         title: "Published rates, and models of their systems".into(),
-        result: format!("Median error {median:.1} % of {} values.", all.len()),
-        charts: vec![chart.svg()?],
+        result: format!("Median error {median:.1} % of {values} values."),
+        charts,
         tables: vec![Table::new("Values", columns).with(all.iter().map(row))],
         ..Report::default()
     })
+}
+
+/// Draws the values that the texts state as numbers.
+fn chart(all: &[Compared]) -> Chart {
+    let all: Vec<&Compared> = all.iter().filter(|compared| compared.error.is_some()).collect();
+    let curve = |of: fn(&Compared) -> f64| all.iter().map(|c| Some(of(c))).collect();
+    Chart {
+        title: "Stated values and those of the models".into(),
+        axis: "values with a number, in the order of the table".into(),
+        categories: (1..=all.len()).map(|n| n.to_string()).collect(),
+        series: vec!["stated".into(), "model".into()],
+        panels: vec![Panel {
+            title: "GB/s, MiB/s or ratio".into(),
+            scale: Scale::Log,
+            values: Values::Curves(vec![curve(|c| (c.stated[0] + c.stated[1]) / 2.0), curve(|c| c.predicted)]),
+        }],
+    }
+}
+
+/// Draws Fig. 11 by the model.
+fn times_of_blast() -> Chart {
+    let curve = |striping| blast::NODES.iter().map(|&nodes| Some(blast::time(striping, nodes))).collect();
+    Chart {
+        title: "Fig. 11, BLAST on Titan: the model".into(),
+        axis: "nodes".into(),
+        categories: blast::NODES.iter().map(u32::to_string).collect(),
+        series: FIG11.iter().map(|striping| striping.name.to_owned()).collect(),
+        panels: vec![Panel {
+            title: "time, by that of computing on 8 nodes".into(),
+            scale: Scale::Linear,
+            values: Values::Curves(FIG11.iter().map(curve).collect()),
+        }],
+    }
 }

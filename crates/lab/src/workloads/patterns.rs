@@ -37,6 +37,8 @@ const G: Type = Type { count: 64, mib: 2 };
 const H: Type = Type { count: 4, mib: 4 };
 const I: Type = Type { count: 16, mib: 4 };
 const J: Type = Type { count: 64, mib: 4 };
+/// Of Fig. 11, not in Table II.
+const WIDEST: Type = Type { count: 128, mib: 1 };
 
 /// A row of Table III, IV or V.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +102,14 @@ pub const BLAST: &[Experiment] = &[
     experiment("blast.16", "A to 26 GB, F to 52 GB, J", &[26, 52], &[A, F, J]),
     experiment("blast.17", "A to 20 GB, F to 40 GB, J", &[20, 40], &[A, F, J]),
     experiment("blast.18", "A to 8 GB, F to 28 GB, J", &[8, 28], &[A, F, J]),
+];
+
+/// Fig. 11: BLAST on 16 to 512 nodes. The paper gives these no names.
+pub const FIG11: &[Experiment] = &[
+    experiment("16 OSTs", "C", &[], &[C]),
+    experiment("64 OSTs", "D", &[], &[D]),
+    experiment("128 OSTs", "128 stripes", &[], &[WIDEST]),
+    experiment("dynamic", "C to 26 GB, D to 52 GB, 128 stripes", &[26, 52], &[C, D, WIDEST]),
 ];
 
 /// The factors by which files are smaller than in the paper, and the number of OSTs.
@@ -255,7 +265,7 @@ mod tests {
     #[test]
     fn tables_contain_all_experiments_of_the_paper() {
         assert_eq!((IOR.len(), NETFLOW.len(), BLAST.len()), (6, 6, 18));
-        for e in [IOR, NETFLOW, BLAST].into_iter().flatten() {
+        for e in [IOR, NETFLOW, BLAST, FIG11].into_iter().flatten() {
             assert_eq!(e.marks.len() + 1, e.types.len(), "{}", e.name);
             assert!(e.marks.is_sorted(), "{}", e.name);
         }
