@@ -65,6 +65,8 @@ pub struct Advice {
     pub are_small: bool,
     /// The observation in words.
     pub observed: Option<String>,
+    /// A warning about the observation.
+    pub warning: Option<String>,
     /// The model.
     pub basis: Basis,
     /// All candidates.
@@ -107,7 +109,7 @@ impl Advice {
 
     /// Chooses a layout for a job. `loses`: a property that only the present layout has.
     fn for_job(args: &AdviseArgs, basis: Basis, job: Job, loses: Option<&'static str>) -> Result<Advice, String> {
-        let Job { workload, are_small, observed, .. } = job;
+        let Job { workload, are_small, observed, warning, .. } = job;
         let costs: Vec<(Direction, &Costs)> = basis.costs.iter().map(|(of, costs)| (*of, costs)).collect();
         let rated = |shape: &Shape| rate(&workload, shape, basis.osts, &costs);
         let all: Vec<Rated> = candidates(&workload, basis.osts).iter().map(rated).collect();
@@ -140,7 +142,20 @@ impl Advice {
         let place = if present.is_some() { args.path.display().to_string() } else { "DIRECTORY".into() };
         let command = changes.then(|| apply::command(&args.path, &layout, &place));
         let loses = loses.filter(|_| recommended != Recommended::Nothing);
-        Ok(Advice { workload, are_small, observed, basis, all, recommended, now, loses, layout, command, reason })
+        Ok(Advice {
+            workload,
+            are_small,
+            observed,
+            warning,
+            basis,
+            all,
+            recommended,
+            now,
+            loses,
+            layout,
+            command,
+            reason,
+        })
     }
 
     /// Returns the recommended candidate. `None`: nothing is recommended, or the default layout.

@@ -6,7 +6,7 @@
 //! with most bytes, and about the others if they are to the same files.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, VecDeque},
     fs, io,
     os::unix::fs::{DirEntryExt, MetadataExt},
     path::{Path, PathBuf},
@@ -37,6 +37,10 @@ const TRANSFER_MAX: u64 = 16 << 20;
 /// more than one stripe.
 const SMALL_FILES_PART: f64 = 0.9;
 
+/// The search for observed files ends after this many entries of directories without one. Files
+/// that were deleted, or are elsewhere, are never found.
+const SEARCHED_MAX: u64 = 200_000;
+
 /// Message if no process of a mount can be asked.
 pub const NOT_YOURS: &str = "the mounts of this file system are not yours, or do not answer";
 
@@ -51,6 +55,8 @@ pub struct Observed {
     pub are_small: bool,
     /// The observation in words.
     pub text: String,
+    /// A warning for the user, if the search for the files did not end.
+    pub warning: Option<String>,
 }
 
 /// One kind of access to a file, as one mount has observed it: columns of the parameter.
@@ -121,15 +127,25 @@ impl Used {
 /// A message for the user.
 pub fn job(path: &Path, other: &[PathBuf], wanted: &[Direction]) -> Result<Observed, String> {
     let seen = all_seen(path, other).map_err(|e| e.to_string())?;
-    let at = below(path, &seen).map_err(|e| named("look for files in", path, &e).to_string())?;
-    let seen = seen.into_iter().filter(|seen| at.contains_key(&seen.file) && wanted.contains(&seen.direction));
-    describe(&seen.collect::<Vec<_>>(), path, &at).ok_or_else(|| {
-        let path = path.display();
+    let failed = |e: io::Error| named("look for files in", path, &e).to_string();
+    let Search { found: at, missing } = below(path, &seen, SEARCHED_MAX).map_err(failed)?;
+    let warning = missing.map(|number| {
+        let (files, path) = (counted(number, "observed file"), path.display());
         format!(
+            "the search ended after {SEARCHED_MAX} entries without a further file. Not found: {files}, deleted, elsewhere, \
+             or deeper in {path}; name the directory of the job"
+        )
+    });
+    let seen = seen.into_iter().filter(|seen| at.contains_key(&seen.file) && wanted.contains(&seen.direction));
+    let observed = describe(&seen.collect::<Vec<_>>(), path, &at).ok_or_else(|| {
+        let path = path.display();
+        let text = format!(
             "no mount of this host has observed such accesses to files that are in {path} now: describe the job with \
              -N, -t, -b, -s and -F, or start one with --watch"
-        )
-    })
+        );
+        warning.iter().fold(text, |text, warning| format!("{text}; {warning}"))
+    })?;
+    Ok(Observed { warning, ..observed })
 }
 
 /// Reads the parameter of all mounts.
@@ -232,32 +248,49 @@ fn seen(columns: &HashMap<&str, usize>, words: &[&str], mount: usize) -> Option<
 /// Paths and lengths of files, by inode number.
 type Found = HashMap<u64, (PathBuf, u64)>;
 
-/// Returns which of the files are at a path: the path itself, or files below it.
-fn below(path: &Path, seen: &[Seen]) -> io::Result<Found> {
-    let missing: BTreeSet<u64> = seen.iter().map(|seen| seen.file).collect();
+/// A search for observed files.
+struct Search {
+    found: Found,
+    /// Number of files that were not found when the search ended too early. `None`: it did not.
+    missing: Option<u64>,
+}
+
+/// Searches the files at a path: the path itself, or files below it, the nearest first. Ends when
+/// all are found, or after `most` entries without a further one.
+fn below(path: &Path, seen: &[Seen], most: u64) -> io::Result<Search> {
+    let wanted: BTreeSet<u64> = seen.iter().map(|seen| seen.file).collect();
     let about = fs::metadata(path)?;
     if !about.is_dir() {
-        return Ok([(about.ino(), (path.to_owned(), about.len()))].into());
+        return Ok(Search { found: [(about.ino(), (path.to_owned(), about.len()))].into(), missing: None });
     }
-    let progress = Progress::new(missing.len());
+    let progress = Progress::new(wanted.len());
     progress.begin("looking for the observed files");
-    let (mut found, mut dirs) = (HashMap::new(), vec![path.to_owned()]);
-    while let Some(dir) = dirs.pop().filter(|_| found.len() < missing.len()) {
+    let (mut found, mut dirs, mut searched) = (Found::new(), VecDeque::from([path.to_owned()]), 0);
+    while let Some(dir) = dirs.pop_front() {
         stop::check()?;
         // A directory that others have removed, or of another user.
         let Ok(entries) = fs::read_dir(&dir) else { continue };
         for entry in entries.flatten() {
+            if found.len() == wanted.len() {
+                return Ok(Search { found, missing: None });
+            }
+            if searched == most {
+                let missing = Some((wanted.len() - found.len()) as u64);
+                return Ok(Search { found, missing });
+            }
+            searched += 1;
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                dirs.push(entry.path());
-            } else if missing.contains(&entry.ino())
+                dirs.push_back(entry.path());
+            } else if wanted.contains(&entry.ino())
                 && let Ok(about) = entry.metadata()
                 && found.insert(entry.ino(), (entry.path(), about.len())).is_none()
             {
                 progress.end();
+                searched = 0;
             }
         }
     }
-    Ok(found)
+    Ok(Search { found, missing: None })
 }
 
 /// Describes the job. `None`: no accesses.
@@ -299,7 +332,7 @@ fn describe(seen: &[Seen], path: &Path, at: &Found) -> Option<Observed> {
     let small = files.iter().filter(|file| len(file) <= PROGRESSIVE_ON_MDT).count() as f64;
     let are_small =
         small >= files.len() as f64 * SMALL_FILES_PART && files.iter().all(|file| len(file) <= PROGRESSIVE_ONE_STRIPE);
-    Some(Observed { workload, directions, are_small, text })
+    Some(Observed { workload, directions, are_small, text, warning: None })
 }
 
 /// Rounds a mean number of tasks.
@@ -372,6 +405,41 @@ mod tests {
         for bad in ["", "x 5\n", value("fs").split_once('\n').unwrap().1, &nan] {
             assert!(all.read(bad, "fs").is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn search_ends_when_all_files_are_found_or_after_many_entries_without_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("deep");
+        fs::create_dir(&deep).unwrap();
+        let create = |path: PathBuf| {
+            fs::write(&path, "12345").unwrap();
+            fs::metadata(path).unwrap().ino()
+        };
+        let (near, far) = (create(dir.path().join("near")), create(deep.join("far")));
+        for n in 0..20 {
+            create(deep.join(format!("other{n}")));
+        }
+        let search = |files: &[u64], most| {
+            let of = |file: &u64| Seen {
+                file: *file,
+                direction: Direction::Read,
+                mount: 0,
+                tasks: 1.0,
+                beside: 1.0,
+                bytes: 5,
+                span: 5,
+                end: 5,
+                request: 5,
+                run: 5,
+            };
+            let Search { found, missing } = below(dir.path(), &files.iter().map(of).collect::<Vec<_>>(), most).unwrap();
+            (found.get(&near).map(|(_, len)| *len), found.contains_key(&far), missing)
+        };
+        assert_eq!(search(&[near, far], 1000), (Some(5), true, None));
+        assert_eq!(search(&[near, u64::MAX], 1000), (Some(5), false, None), "all of the directory was searched");
+        assert_eq!(search(&[near, u64::MAX, u64::MAX - 1], 10), (Some(5), false, Some(2)));
+        assert_eq!(search(&[near], 2), (Some(5), false, None), "the nearest first");
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub struct Job {
     pub are_small: bool,
     /// The observation in words; `None`: options describe the job.
     pub observed: Option<String>,
+    /// A warning about the observation.
+    pub warning: Option<String>,
 }
 
 /// Finds the job: that which options describe, or the observed one. Runs it first if the user wants
@@ -86,8 +88,8 @@ pub fn job(args: &AdviseArgs) -> Result<(Job, Outputs), String> {
     let outputs = Outputs::open(&args.output)?;
     watch(args)?;
     let found = observed::job(&args.path, &args.observed, &args.directions())?;
-    let Observed { workload, directions, are_small, text } = found;
-    Ok((Job { workload, directions, are_small, observed: Some(text) }, outputs))
+    let Observed { workload, directions, are_small, text, warning } = found;
+    Ok((Job { workload, directions, are_small, observed: Some(text), warning }, outputs))
 }
 
 /// Returns the job that options describe.
@@ -98,7 +100,7 @@ fn described(args: &AdviseArgs) -> Result<Job, String> {
     let workload = workload(args)?;
     let of_file = if workload.files { 1 } else { u64::from(workload.tasks) };
     let are_small = workload.size.saturating_mul(of_file) <= PROGRESSIVE_ON_MDT;
-    Ok(Job { workload, directions: args.directions(), are_small, observed: None })
+    Ok(Job { workload, directions: args.directions(), are_small, observed: None, warning: None })
 }
 
 /// Checks the description of the job.

@@ -41,9 +41,8 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
         csv(&advice.all, advice.recommended).iter().for_each(|line| println!("{line}"));
     }
     let (mut session, mut result, timed) = measure(args, &advice.workload, &advice.basis, &advice.all, outputs)?;
-    if let Some(warning) = advice.basis.warning().filter(|_| !advice.are_small) {
-        session.warn(warning);
-    }
+    let of_basis = advice.basis.warning().filter(|_| !advice.are_small);
+    advice.warning.iter().cloned().chain(of_basis).for_each(|warning| session.warn(warning));
     let reached = advice.chosen().and_then(|chosen| reached(&timed, &chosen.shape));
     if !timed.is_empty() {
         let rows: Vec<(Shape, f64)> = timed.iter().map(|timed| (timed.shape, timed.seconds)).collect();
