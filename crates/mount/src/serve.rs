@@ -176,7 +176,11 @@ impl Inner {
                 }
             }
         };
-        parked::go_on(&self.rt, "fuse request", Box::pin(operation::within(self.op_id(unique), rest)));
+        parked::go_on(
+            &self.rt,
+            "fuse request",
+            Box::pin(operation::within(Operation::without_job(self.op_id(unique)), rest)),
+        );
     }
 
     /// Reports signals to a request that waits for a program, although the kernel did not.

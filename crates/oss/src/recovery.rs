@@ -247,15 +247,15 @@ impl Ost {
         let locks = self.locks.lockd().all_locks();
         let resources: BTreeSet<Resource> = locks.iter().map(|info| info.resource).collect();
         let whole = resources.into_iter().map(|resource| (resource, Policy::extent(0, u64::MAX)));
-        let _ = self.rt.timeout(REVOKE_MAX, self.revoke(whole.collect())).await;
+        let _ = self.rt.timeout(REVOKE_MAX, self.wait_for_cancels(whole.collect())).await;
         let left = self.local_writers();
-        if !left.is_empty() && self.rt.timeout(REVOKE_LOCAL_MAX, self.revoke(left)).await.is_err() {
+        if !left.is_empty() && self.rt.timeout(REVOKE_LOCAL_MAX, self.wait_for_cancels(left)).await.is_err() {
             warn!("{}: a mount of this process may discard dirty data: its flush took too long", self.name);
         }
     }
 
-    /// Waits until no client has a lock on these.
-    async fn revoke(&self, wants: Vec<(Resource, Policy)>) {
+    /// Revokes the locks of all clients on these resources, and waits for the cancels.
+    async fn wait_for_cancels(&self, wants: Vec<(Resource, Policy)>) {
         let lockd = self.locks.lockd();
         for some in wants.chunks(REVOKED_AT_ONCE) {
             let revoke = |(resource, policy): &(Resource, Policy)| {

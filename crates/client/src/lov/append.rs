@@ -28,7 +28,7 @@
 //! lost in between, another client may have appended, and the append fails with EIO. Group locks
 //! outlive a restart.
 
-use std::{collections::BTreeSet, pin::pin, time::Duration};
+use std::{collections::BTreeSet, pin::pin};
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -36,7 +36,14 @@ use sheen_wire::{
     ldlm::{Cookie, Flags, Mode, Resource},
 };
 
-use super::{Lov, enqueue::WHOLE, in_use::InUse, known_ends::Stamp, split::by_ost, stripe};
+use super::{
+    Lov,
+    enqueue::{PATIENCE, WHOLE},
+    in_use::InUse,
+    known_ends::Stamp,
+    split::by_ost,
+    stripe,
+};
 use crate::{failure::Result, locks::LockRef, writeback::Appending};
 
 /// Maximum number of lock attempts, when locks are lost or take long.
