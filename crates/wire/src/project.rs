@@ -64,8 +64,8 @@ pub const SET_FSXATTR: u32 = 0x401c_5820;
 
 /// `FS_PROJINHERIT_FL`, in the flags of [`GET_FLAGS`] and [`SET_FLAGS`].
 pub const INHERIT_FLAG: u32 = 0x2000_0000;
-/// `FS_EXTENT_FL`: set for each file and directory, as on Lustre with ldiskfs. It cannot be removed;
-/// programs that read flags before they set some return it.
+/// `FS_EXTENT_FL`: set for each file and directory, as on Lustre with ldiskfs. It cannot be
+/// removed; programs that read flags before they set some return it.
 pub const EXTENT_FLAG: u32 = 0x0008_0000;
 /// `FS_XFLAG_PROJINHERIT`, in [`FsXattr::xflags`].
 pub const INHERIT_XFLAG: u32 = 0x200;

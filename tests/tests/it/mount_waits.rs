@@ -51,7 +51,8 @@ fn mount_during_a_recovery_reports_its_wait_until_it_is_interrupted_or_the_recov
             let message = lines.find(|line| line.contains(" is in recovery")).expect("a message");
             assert!(message.starts_with("sheen: many-MDT0000 is in recovery: waiting up to "), "{message}");
             if is_interrupted {
-                kill_process(Pid::from_child(&command.0), Signal::INT).unwrap();
+                // A shell lets its background processes ignore SIGINT, and so possibly this test.
+                kill_process(Pid::from_child(&command.0), Signal::TERM).unwrap();
                 assert!(!command.0.wait().unwrap().success());
                 eventually("the background process has ended", || processes(&words).is_empty());
             } else {

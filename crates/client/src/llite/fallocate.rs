@@ -67,7 +67,7 @@ impl Client {
         };
         file.note_write();
         let change = self.cache.change(&[fid], true);
-        let (answer, _) = self.under(fid, guard, self.lov.allocate(&layout, mode, offset, len)).await;
+        let (answer, _) = self.under(fid, guard, self.lov.allocate(&layout, mode, (offset, len), &locks)).await;
         change.end_data(&answer);
         drop(locks);
         if answer == Err(Failure::MOVED_PARTLY) && file.mirror() == 0 {

@@ -129,8 +129,8 @@ impl Client {
 
     /// Locks all objects of the mirror that an open file uses, before a change of them, and then
     /// checks that the mirror may still be written. A change that is sent under these locks cannot
-    /// reach the mirror after a later resync by another client: that resync has to lock the objects,
-    /// too. The LAYOUT lock would not exclude it, because it is not in use for long.
+    /// reach the mirror after a later resync by another client: that resync has to lock the
+    /// objects, too. The LAYOUT lock would not exclude it, because it is not in use for long.
     ///
     /// # Errors
     /// EBUSY: the mirror is not stale, was named in an older layout, or cannot be locked. Otherwise

@@ -177,7 +177,7 @@ impl Client {
         let failed = |failure: Failure| if failure.is_moved() { Errno::EBUSY } else { failure.into_errno() };
         let locks = self.lock_mirror(file, &used).await.map_err(failed)?;
         let change = self.cache.change(&[file.fid()], true);
-        let answer = self.lov.truncate(&used.layout, size).await;
+        let answer = self.lov.truncate_locked(&used.layout, size, &locks).await;
         change.end_data(&answer);
         drop(locks);
         answer.map_err(failed)?;

@@ -124,7 +124,10 @@ impl Client {
                 self.write_at(file, layout, *offset, data.clone(), WriteMode::default(), &InUse::default()).await
             }
             Begun::Truncate(size) => self.lov.truncate(layout, *size).await.map(|()| 0),
-            Begun::Allocate(mode, offset, len) => self.lov.allocate(layout, *mode, *offset, *len).await.map(|()| 0),
+            Begun::Allocate(mode, offset, len) => {
+                let none = InUse::default();
+                self.lov.allocate(layout, *mode, (*offset, *len), &none).await.map(|()| 0)
+            }
         }
     }
 

@@ -44,10 +44,12 @@ use super::{
     split::by_ost,
     stripe,
 };
-use crate::{failure::Result, locks::LockRef, writeback::Appending};
+use crate::{failure::Result, join::join_all, locks::LockRef, writeback::Appending};
 
 /// Maximum number of lock attempts, when locks are lost or take long.
 const ROUNDS_MAX: usize = 16;
+/// The same for [`Lov::lock_objects`].
+const OBJECTS_ROUNDS_MAX: usize = 3;
 
 /// The locks under which the end of a file was found, and since when it is stable.
 pub struct FoundUnder {
@@ -94,14 +96,21 @@ impl Lov {
         Err(Errno::ENOLCK.into())
     }
 
-    /// Returns PW locks on all objects of a file. `None`: other clients revoke them again and again.
+    /// Returns PW locks on all objects of a file, for a change of several objects that is to be
+    /// atomic. `None`: other clients revoke them again and again.
     ///
     /// # Errors
     /// The error of an OST.
     pub async fn lock_objects(&self, layout: &Layout) -> Result<Option<InUse>> {
         // As in `lock_end`.
         self.settle_file(layout).await;
-        for _ in 0..ROUNDS_MAX {
+        // All OSTs at once. These requests do not wait for other clients, so there is no cycle.
+        let groups = by_ost(layout, 0..layout.stripe_count())?;
+        let at_once = Flags { nowait: true, ask: true, ..Flags::default() };
+        let missing = groups.iter().filter(|(_, stripes)| stripes.iter().any(|s| self.writable(layout, *s).is_none()));
+        let asking = missing.map(|(ost, stripes)| self.lock_together(layout, *ost, stripes, at_once));
+        join_all(asking).await.into_iter().collect::<Result<Vec<_>>>()?;
+        for _ in 0..OBJECTS_ROUNDS_MAX {
             if let Some(locks) = self.lock_for_writing(layout).await? {
                 return Ok(Some(InUse::new(layout, locks.into_iter().enumerate())));
             }
@@ -140,7 +149,7 @@ impl Lov {
             let got = match there {
                 Some(got) => got,
                 None => {
-                    let mut asking = pin!(self.lock_together(layout, ost, &stripes));
+                    let mut asking = pin!(self.lock_together(layout, ost, &stripes, Flags::default()));
                     match self.rt.timeout(PATIENCE, asking.as_mut()).await {
                         Ok(Ok(Some(got))) => got,
                         Ok(other) => return other,
@@ -167,11 +176,18 @@ impl Lov {
         locks.in_group(object).or_else(|| locks.matching_in(object, Mode::Pw, &WHOLE))
     }
 
-    /// Requests PW locks on the objects of these stripes, all on one OST, and waits for them.
-    async fn lock_together(&self, layout: &Layout, ost: u32, stripes: &[usize]) -> Result<Option<Vec<LockRef>>> {
+    /// Requests PW locks on the objects of these stripes, all on one OST. `None`: not all were
+    /// granted.
+    async fn lock_together(
+        &self,
+        layout: &Layout,
+        ost: u32,
+        stripes: &[usize],
+        flags: Flags,
+    ) -> Result<Option<Vec<LockRef>>> {
         let object = |s: &usize| Ok((layout.fid(), stripe(layout, *s)?.object));
         let objects = stripes.iter().map(object).collect::<Result<Vec<_>>>()?;
-        let answers = self.enqueue(ost, &objects, Mode::Pw, WHOLE, Flags::default()).await?;
+        let answers = self.enqueue(ost, &objects, Mode::Pw, WHOLE, flags).await?;
         Ok(answers.into_iter().map(|(lock, ..)| lock).collect())
     }
 }

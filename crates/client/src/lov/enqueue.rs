@@ -13,8 +13,8 @@
 //!
 //! **Several PW locks**: while a request waits for one of its locks, other clients may need another
 //! one that the OST has granted already. A member of a group, for example, joins the group on the
-//! objects where it exists, ahead of waiting requests. Both would wait for each other. So after some
-//! time the client cancels those of the locks that are wanted, and the caller asks again.
+//! objects where it exists, ahead of waiting requests. Both would wait for each other. So after
+//! some time the client cancels those of the locks that are wanted, and the caller asks again.
 
 use std::{sync::Arc, time::Duration};
 

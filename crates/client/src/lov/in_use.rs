@@ -8,6 +8,8 @@
 //! For an append this is enough. Another client must lock all objects to find the end of the file,
 //! so it cannot as long as any of the append's locks is in use.
 //!
+//! The same holds for a truncate or an allocation of several objects ([`InUse::release_all_but`]).
+//!
 //! An append is registered at each of its OSTs ([`Appending`]) for as long as the locks there are
 //! in use, or until a request fails. Before it is repeated, it is registered again.
 
@@ -96,6 +98,12 @@ impl InUse {
         let idle = osts.extract_if(.., |_, of| of.left == 0).collect::<Vec<_>>();
         drop(osts);
         drop(idle);
+    }
+
+    /// Releases the locks of all OSTs but these. Returns whether there were any.
+    pub fn release_all_but(&self, osts: &[u32]) -> bool {
+        let released = self.0.lock().extract_if(.., |ost, _| !osts.contains(ost)).collect::<Vec<_>>();
+        !released.is_empty()
     }
 
     /// Notes that a request to the OST succeeded. Not to be called after a failure, because the

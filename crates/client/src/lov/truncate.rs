@@ -4,11 +4,15 @@
 //! that this byte has an object. So the objects' sizes are requested first, unless the file has one
 //! stripe or becomes empty.
 //!
-//! A truncate of several objects is atomic for writes and truncates: it first locks all objects, and
-//! releases those of an OST when that OST has executed its part ([`InUse`]). If other clients
-//! revoke the locks again and again, it goes on without. A concurrent stat locks nothing. The object
-//! with the new last byte is changed before the others, so this stat sees a size between the old
-//! one and the new one.
+//! A truncate of several objects is atomic for writes and truncates of other clients. It first
+//! locks all objects, and releases those of an OST when that OST has executed its part. It goes on
+//! without locks if others revoke them again and again, or if an OST does not answer for
+//! [`PATIENCE`]: the other OSTs would evict a client that does not release its locks.
+//!
+//! A concurrent stat locks nothing. The object with the new last byte is changed before the others,
+//! so this stat sees a size between the old one and the new one.
+
+use std::pin::pin;
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -18,6 +22,7 @@ use sheen_wire::{
 
 use super::{
     Lov,
+    enqueue::PATIENCE,
     follow::{after, together},
     in_use::InUse,
     split::by_ost,
@@ -30,28 +35,65 @@ impl Lov {
     /// # Errors
     /// EFBIG: `size` exceeds the layout's maximum file size.
     pub async fn truncate(&self, layout: &Layout, size: u64) -> Result<()> {
-        if size > layout.max_file_size() {
-            return Err(Errno::EFBIG.into());
-        }
+        check_size(layout, size)?;
         let _truncating = self.objects.truncating(layout.fid());
         let _changing = self.ends.changing(layout);
         let held = match layout.stripe_count() {
-            1 => None,
+            1 => {
+                self.settle_file(layout).await;
+                None
+            }
             _ => self.lock_objects(layout).await?,
         };
         let held = held.unwrap_or_default();
-        self.settle_file(layout).await;
-        let targets: Vec<(usize, u64)> = if size == 0 || layout.stripe_count() == 1 {
-            (0..layout.stripe_count()).map(|s| (s, layout.object_size(size, s))).collect()
-        } else {
-            changes(layout, size, &self.glimpse(layout).await?)
-        };
+        let targets = self.targets(layout, size, &held).await?;
         let last = last_stripe(layout, size);
         let (first, others): (Vec<_>, Vec<_>) = targets.into_iter().partition(|(stripe, _)| last == Some(*stripe));
-        let osts = |targets: &[(usize, u64)]| by_ost(layout, targets.iter().map(|t| t.0));
-        held.begin(osts(&first)?.into_iter().chain(osts(&others)?).map(|(ost, _)| ost));
-        self.resize(layout, &first, &held).await?;
+        let firsts = osts(layout, &first)?;
+        held.begin(firsts.iter().copied().chain(osts(layout, &others)?));
+        let mut resize = pin!(self.resize(layout, &first, &held));
+        match self.rt.timeout(PATIENCE, resize.as_mut()).await {
+            Ok(done) => done?,
+            Err(_) => {
+                held.release_all_but(&firsts);
+                resize.await?;
+            }
+        }
         after(!first.is_empty(), self.resize(layout, &others, &held).await)
+    }
+
+    /// As [`Lov::truncate`], of a mirror whose objects are locked by `held`, and all at once:
+    /// nobody reads the mirror. An OST that does not answer has its own locks in use alone.
+    ///
+    /// # Errors
+    /// EBUSY: an OST did not answer in time, and nothing was changed. As [`Lov::truncate`].
+    pub async fn truncate_locked(&self, layout: &Layout, size: u64, held: &InUse) -> Result<()> {
+        check_size(layout, size)?;
+        let _truncating = self.objects.truncating(layout.fid());
+        let _changing = self.ends.changing(layout);
+        let Ok(targets) = self.rt.timeout(PATIENCE, self.targets(layout, size, held)).await else {
+            return Err(Errno::EBUSY.into());
+        };
+        let targets = targets?;
+        held.begin(osts(layout, &targets)?.into_iter());
+        self.resize(layout, &targets, held).await
+    }
+
+    /// Returns the stripes whose objects must change, with their new sizes. Releases the locks if
+    /// an OST does not answer for long.
+    async fn targets(&self, layout: &Layout, size: u64, held: &InUse) -> Result<Vec<(usize, u64)>> {
+        if size == 0 || layout.stripe_count() == 1 {
+            return Ok((0..layout.stripe_count()).map(|s| (s, layout.object_size(size, s))).collect());
+        }
+        let mut now = pin!(self.glimpse(layout));
+        let now = match self.rt.timeout(PATIENCE, now.as_mut()).await {
+            Ok(now) => now?,
+            Err(_) => {
+                held.release_all_but(&[]);
+                now.await?
+            }
+        };
+        Ok(changes(layout, size, &now))
     }
 
     /// Sets the sizes of stripes' objects, which are locked by `held`.
@@ -70,6 +112,15 @@ impl Lov {
         });
         together(join_all(calls).await)
     }
+}
+
+fn check_size(layout: &Layout, size: u64) -> Result<()> {
+    if size > layout.max_file_size() { Err(Errno::EFBIG.into()) } else { Ok(()) }
+}
+
+/// Returns the index of the OST of each request that [`Lov::resize`] sends.
+fn osts(layout: &Layout, targets: &[(usize, u64)]) -> Result<Vec<u32>> {
+    Ok(by_ost(layout, targets.iter().map(|t| t.0))?.into_iter().map(|(ost, _)| ost).collect())
 }
 
 /// Returns the stripe that holds the last of `size` bytes.

@@ -83,8 +83,8 @@ const SETUP: &[(&str, &str)] = &[
     ("071-posix", "dd if=/dev/zero of=io bs=1M count=8"),
 ];
 
-/// Scripts that run before a command of a case. They wait until the MDT knows that an OST is full,
-/// which an idle one learns with the next file, and until it knows how much space a user has taken.
+/// Scripts that run before a command of a case. They wait until the MDT knows that an OST is full.
+/// An idle one learns it with the next file. They also wait until it knows the space of a user.
 const BEFORE: &[(&str, &str, &str)] = &[
     (
         FULL_OST,

@@ -6,8 +6,8 @@ use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 
 use regex::{Captures, Regex};
 
-/// A layout in hexadecimal: magic, pattern, FID, stripe size, count, generation, perhaps a pool, then
-/// the objects.
+/// A layout in hexadecimal: magic, pattern, FID, stripe size, count, generation, perhaps a pool,
+/// then the objects.
 static LOV: LazyLock<Regex> = LazyLock::new(|| {
     let head = r"\b(0x)?(d00bd[13]0b[0-9a-f]{8})([0-9a-f]{32})([0-9a-f]{16})";
     Regex::new(&format!(r"{head}([0-9a-f]{{32}})?((?:[0-9a-f]{{48}})*)\b")).expect("a pattern")
