@@ -3,9 +3,9 @@
 //!
 //! Shortly after a start the MDT does not know yet which OSTs and pools exist. When the connection
 //! to an OST has just broken, the MDT does not know whether it comes back. After it was idle, it
-//! does not know which OSTs are degraded or full. An operation that fails for such a reason is
-//! refused with [`MdtEnv::wait`] set, and retried when more is known. If the MDT does not learn it
-//! in time, the client repeats the request ([`Errno::OSTS_DISCONNECTED`]).
+//! does not know for a moment which OSTs are degraded or full. An operation that fails for such a
+//! reason is refused with [`MdtEnv::wait`] set, and retried when more is known. If the MDT does not
+//! learn it in time, the client repeats the request ([`Errno::OSTS_DISCONNECTED`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -407,10 +407,12 @@ impl Mdt {
                 NotExecuted::RetryAfterRound(_) | NotExecuted::RetryAfterChange(_) | NotExecuted::RetryWhileExecuted,
             ) => {}
             Err(NotExecuted::RetryWithOsts) => {
-                let settling = (self.recovery.ended_at() + SETTLE).since(self.rt.now());
-                // Once the MDT has settled, it waits only for an OST that reconnects. The statfs
-                // request under way decides whether the OST is back.
+                let now = self.rt.now();
+                let settling = (self.recovery.ended_at() + SETTLE).since(now);
+                // Once the MDT has settled, it waits only for an OST that reconnects, and for news
+                // after it was idle. The statfs request under way decides whether the OST is back.
                 let limit = if settling.is_zero() { STATFS_TIMEOUT } else { settling };
+                let limit = self.osts.idle_wait(now).map_or(limit, |wait| wait.min(limit));
                 let _ = self.rt.timeout(limit, changed).await;
             }
         }

@@ -23,6 +23,9 @@ pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 /// Time without a placement after which the next one waits for news of all OSTs. Longer than a
 /// busy MDT takes to renew its view ([`STATFS_AGE`]).
 const IDLE: Duration = Duration::from_secs(2);
+/// Maximum of that wait. An OST that does not answer in time takes objects by the last view of it,
+/// until it counts as disconnected.
+const IDLE_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// OSTs by index, each with its task.
 type Map = BTreeMap<u32, (Arc<Osp>, JoinHandle<()>)>;
@@ -208,7 +211,7 @@ impl Osts {
             asked.at = now;
             let was_idle = idle >= IDLE;
             if was_idle {
-                asked.awaited.get_or_insert(now);
+                asked.awaited = Some(now);
             }
             for (osp, _) in self.map.lock().values() {
                 if was_idle && osp.is_view_old(now, false) { osp.look() } else { osp.refresh() }
@@ -218,17 +221,25 @@ impl Osts {
 
     /// Calls [`Osts::used`]. Returns false if the placement should wait for the replies: the MDT
     /// was idle, and some OSTs may be degraded or full meanwhile. A wait ends when the OSTs have
-    /// answered or count as disconnected, and at the latest after twice [`STATFS_TIMEOUT`].
+    /// answered or count as disconnected, and at the latest after [`IDLE_WAIT_MAX`]. An OST that
+    /// has not answered since the start, or since it reconnected, takes no objects anyway.
     pub fn are_seen(&self, now: Instant) -> bool {
         self.used(now);
         let mut asked = self.asked.lock();
         let Some(since) = asked.awaited else { return true };
         let is_old = |osp: &Arc<Osp>| osp.takes_objects() && osp.is_view_old(since, false);
-        if now.since(since) < 2 * STATFS_TIMEOUT && self.all().iter().any(is_old) {
+        if now.since(since) < IDLE_WAIT_MAX && self.all().iter().any(is_old) {
             return false;
         }
         asked.awaited = None;
         true
+    }
+
+    /// Returns for how long placements still wait after the MDT was idle ([`Osts::are_seen`]);
+    /// `None`: they do not.
+    pub fn idle_wait(&self, now: Instant) -> Option<Duration> {
+        let since = self.asked.lock().awaited?;
+        Some(IDLE_WAIT_MAX.saturating_sub(now.since(since))).filter(|wait| !wait.is_zero())
     }
 
     /// Waits until the view of each connected OST is at most [`STATFS_AGE`] old, or the OST is

@@ -26,7 +26,7 @@ impl Store {
             Allocate::Reserve { .. } | Allocate::ZeroRange { .. } => Some(self.files.create(object, file)?),
         };
         if let Some(open) = open {
-            let claim = open.begin_change(offset, len);
+            let claim = open.begin_change(offset, len)?;
             let done = open.file.allocate(mode, offset, len);
             open.sums().end(claim, []);
             self.files.changed(&open, self.rt.wall(), None);

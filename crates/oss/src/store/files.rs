@@ -128,12 +128,15 @@ impl Object {
 
     /// Begins a change of `[offset, offset + len)`: announces it to the checksums in memory, and
     /// removes the stored ones and the recorded data version.
-    pub fn begin_change(&self, offset: u64, len: u64) -> Claim {
-        self.version.begin_change(self.fid, &self.file);
+    ///
+    /// # Errors
+    /// The recorded data version cannot be removed, so the object must not change.
+    pub fn begin_change(&self, offset: u64, len: u64) -> io::Result<Claim> {
+        self.version.begin_change(self.fid, &self.file)?;
         let mut sums = self.sums();
         let claim = sums.begin(offset, len, true);
         self.at_rest.forget(offset, len);
-        claim
+        Ok(claim)
     }
 
     /// Stores checksums of bytes that were read since `claim` began. Returns whether it did: not if

@@ -135,8 +135,15 @@ impl SealedObjects {
     }
 
     /// Adds a marker. Durable after [`SealedObjects::sync`].
+    ///
+    /// # Errors
+    /// MOVED: there is one already, which stays as it is: its seal may be later, and it may hold a
+    /// new name. EBUSY: there are [`MARKERS_MAX`]. Errors of the local file system.
     pub fn insert(&self, object: Fid, order: Order, now: Time) -> Result<()> {
         let mut state = self.state.write();
+        if state.objects.contains_key(&object) {
+            return Err(Errno::MOVED);
+        }
         if state.objects.len() >= MARKERS_MAX {
             return Err(Errno::EBUSY);
         }
@@ -241,4 +248,26 @@ fn parse(name: &str) -> Option<Fid> {
     let mut word = |or: &'static str| u32::from_str_radix(pieces.next().unwrap_or(or), 16).ok();
     let object = Fid { seq, oid: word("")?, ver: word("0")? };
     (name::valid(object) && marker(object) == name).then_some(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_rt::sim::{Sim, SimConfig};
+
+    use super::*;
+
+    #[test]
+    fn seal_does_not_change_the_marker_of_a_sealed_object() {
+        let rt = Sim::new(1, SimConfig::default()).rt(1);
+        let sealed = SealedObjects::open(&rt, Path::new("/ost")).unwrap();
+        let (object, new) = (Fid::new(0x2_8000_0401, 9), Fid::new(0x2_8000_0401, 10));
+        let order = |number| Order { export: 1, number };
+        sealed.insert(object, order(2), rt.wall()).unwrap();
+        sealed.record_new_name(object, new, order(3), rt.wall()).unwrap();
+        for number in [1, 4] {
+            assert_eq!(sealed.insert(object, order(number), rt.wall()), Err(Errno::MOVED));
+        }
+        sealed.remove(object, order(1)).unwrap();
+        assert_eq!(sealed.follow(object), Ok(new), "it is sealed by request 2, and has its new name");
+    }
 }

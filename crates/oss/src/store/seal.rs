@@ -47,6 +47,7 @@ impl Store {
     pub fn seal_object(&self, object: Fid, version: Option<u64>, order: Order) -> Result<()> {
         match version {
             None => self.check_unsealed([object])?,
+            // A sealed object has no version: MOVED.
             Some(version) if self.version(object)? != version => return Err(Errno::EBUSY),
             Some(_) => {}
         }

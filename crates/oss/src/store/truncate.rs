@@ -25,7 +25,7 @@ impl Store {
             _ => Some(self.files.create(object, file)?),
         };
         if let Some(open) = open {
-            let claim = open.begin_change(size, u64::MAX);
+            let claim = open.begin_change(size, u64::MAX)?;
             let done = open.file.set_len(size);
             open.sums().end(claim, []);
             done?;

@@ -7,7 +7,8 @@
 //! Invariants:
 //! * a version is never given twice, not even to different objects. Those of a later life of the
 //!   OST are higher;
-//! * while no change of the object is in progress, its record has its version;
+//! * while no change of the object is in progress, its record has its version. So a change whose
+//!   object has a record that cannot be removed fails;
 //! * a record counts only in the epoch of the OST's data in which it was made. After a power
 //!   failure the file may have the bytes of another version. Then the object gets a new one;
 //! * a record counts only for the name under which it was made, because the file may have a second
@@ -19,6 +20,7 @@
 //! (8, 4 and 4 bytes), the version (8 bytes).
 
 use std::{
+    io,
     num::NonZeroUsize,
     sync::atomic::{
         AtomicBool, AtomicU8, AtomicU64,
@@ -42,10 +44,13 @@ const HEADER_BYTES: usize = 32;
 /// Number of reported versions that are remembered after the object's file was closed: some 4 MiB.
 const REPORTED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 
-/// It is not known whether the file has a record: it was opened, and neither changed nor asked for.
+/// It is not known whether the file has a record: it was opened, and neither changed nor asked for,
+/// or the record could not be read.
 const UNREAD: u8 = 0;
 const WITHOUT: u8 = 1;
 const RECORDED: u8 = 2;
+/// The file may have a record of an earlier version: removing it after a change failed.
+const OUTDATED: u8 = 3;
 
 /// The versions of an OST's objects.
 pub struct Versions {
@@ -116,19 +121,22 @@ impl Versions {
         version.reported.store(true, SeqCst);
         let _turn = version.turn.lock();
         if version.record.load(SeqCst) == UNREAD {
-            let recorded = self.recorded(object, file);
-            if let Some(number) = recorded {
-                version.number.store(number, SeqCst);
+            match self.recorded(object, file) {
+                Ok(Some(number)) => {
+                    version.number.store(number, SeqCst);
+                    version.record.store(RECORDED, SeqCst);
+                }
+                Ok(None) => version.record.store(WITHOUT, SeqCst),
+                // The file may have one, which the next change must remove.
+                Err(e) => debug!("{object}: cannot read its data version: {e}"),
             }
-            version.record.store(if recorded.is_some() { RECORDED } else { WITHOUT }, SeqCst);
         }
         let number = version.number();
-        if version.record.load(SeqCst) == WITHOUT && self.record(object, number, file) {
+        if matches!(version.record.load(SeqCst), WITHOUT | OUTDATED) && self.record(object, number, file) {
             version.record.store(RECORDED, SeqCst);
             // A change that ended meanwhile has not seen the record.
             if version.number() != number {
-                remove_record(object, file);
-                version.record.store(WITHOUT, SeqCst);
+                version.record.store(remove_outdated(object, file), SeqCst);
             }
         }
         number
@@ -139,7 +147,9 @@ impl Versions {
     pub fn changed(&self, object: Fid, version: &ObjectVersion, file: &File) {
         version.number.store(self.next(), SeqCst);
         // It may have been recorded during the change.
-        version.begin_change(object, file);
+        if version.begin_change(object, file).is_err() {
+            version.record.store(OUTDATED, SeqCst);
+        }
     }
 
     /// Gives an object a new version, after a change by a request that got the object before it
@@ -150,17 +160,17 @@ impl Versions {
             Some(open) => {
                 let _turn = open.turn.lock();
                 open.number.store(self.next(), SeqCst);
-                remove_record(object, file);
-                open.record.store(WITHOUT, SeqCst);
+                open.record.store(remove_outdated(object, file), SeqCst);
             }
-            None => remove_record(object, file),
+            None => {
+                remove_outdated(object, file);
+            }
         }
     }
 
     /// Reads the record. `None`: there is none that counts.
-    fn recorded(&self, object: Fid, file: &File) -> Option<u64> {
-        let bytes = file.attr(NAME).inspect_err(|e| debug!("{object}: cannot read its data version: {e}")).ok()??;
-        decode(self.epoch, object, &bytes)
+    fn recorded(&self, object: Fid, file: &File) -> io::Result<Option<u64>> {
+        Ok(file.attr(NAME)?.and_then(|bytes| decode(self.epoch, object, &bytes)))
     }
 
     /// Records a version. Returns whether it did.
@@ -180,30 +190,35 @@ impl ObjectVersion {
     }
 
     /// Removes the record, if there is one, because bytes are going to change.
-    pub fn begin_change(&self, object: Fid, file: &File) {
-        if self.record.load(SeqCst) != WITHOUT {
-            self.remove_record(object, file);
-        }
+    ///
+    /// # Errors
+    /// The record cannot be removed, so the bytes must not change.
+    pub fn begin_change(&self, object: Fid, file: &File) -> io::Result<()> {
+        if self.record.load(SeqCst) == WITHOUT { Ok(()) } else { self.remove_record(object, file) }
     }
 
     #[cold]
-    fn remove_record(&self, object: Fid, file: &File) {
+    fn remove_record(&self, object: Fid, file: &File) -> io::Result<()> {
         let _turn = self.turn.lock();
         let may_have = match self.record.load(Relaxed) {
             UNREAD => !matches!(file.attr(NAME), Ok(None)),
-            found => found == RECORDED,
+            found => found != WITHOUT,
         };
         if may_have {
-            remove_record(object, file);
+            remove_record(object, file)?;
         }
         self.record.store(WITHOUT, SeqCst);
+        Ok(())
     }
 }
 
-fn remove_record(object: Fid, file: &File) {
-    if let Err(e) = file.remove_attr(NAME) {
-        warn!("{object}: cannot remove the data version of bytes that change: {e}");
-    }
+fn remove_record(object: Fid, file: &File) -> io::Result<()> {
+    file.remove_attr(NAME).inspect_err(|e| warn!("{object}: cannot remove its recorded data version: {e}"))
+}
+
+/// Removes the record of an earlier version. Returns what is known of the record then.
+fn remove_outdated(object: Fid, file: &File) -> u8 {
+    if remove_record(object, file).is_ok() { WITHOUT } else { OUTDATED }
 }
 
 fn header(epoch: u64, object: Fid) -> [u8; HEADER_BYTES] {
@@ -276,7 +291,7 @@ mod tests {
         let later = start();
         let open = later.opened(OBJECT, false);
         assert_eq!(later.report(OBJECT, &open, &file), first, "the process was killed");
-        open.begin_change(OBJECT, &file);
+        open.begin_change(OBJECT, &file).unwrap();
         assert!(!has_record());
         later.report(OBJECT, &open, &file);
         later.changed(OBJECT, &open, &file);
@@ -284,10 +299,48 @@ mod tests {
         assert!(later.report(OBJECT, &open, &file) > first);
 
         let unread = start();
-        unread.opened(OBJECT, false).begin_change(OBJECT, &file);
+        unread.opened(OBJECT, false).begin_change(OBJECT, &file).unwrap();
         assert!(!has_record(), "of an earlier life");
         let other = Fid { oid: 8, ..OBJECT };
         let last = unread.report(OBJECT, &unread.opened(OBJECT, false), &file);
         assert_ne!(unread.report(other, &unread.opened(other, false), &file), last, "under its second name");
+    }
+
+    #[test]
+    fn change_fails_while_the_record_of_the_bytes_cannot_be_removed() {
+        let sim = Sim::new(2, SimConfig::default());
+        let (rt, other) = (sim.rt(1), sim.rt(2));
+        for disk in [rt.disk(), other.disk()] {
+            disk.create_dir_all("/ost").unwrap();
+        }
+        let start = || Versions::new(&rt, &Epoch::open(&rt, Path::new("/ost")).unwrap());
+        let file = rt.disk().open("/ost/object", OpenOptions::CREATE).unwrap();
+        file.write_all_at(0, b"x").unwrap();
+        let has_record = || file.attr(NAME).unwrap().is_some();
+        // Every operation on this file fails.
+        let failing = other.disk().open("/ost/object", OpenOptions::CREATE).unwrap();
+        sim.crash_host(2);
+        assert!(failing.attr(NAME).is_err());
+        let versions = start();
+        let first = versions.report(OBJECT, &versions.opened(OBJECT, false), &file);
+
+        let later = start();
+        let open = later.opened(OBJECT, false);
+        assert_ne!(later.report(OBJECT, &open, &failing), first, "the record cannot be read");
+        assert!(open.begin_change(OBJECT, &failing).is_err());
+        assert!(has_record());
+        open.begin_change(OBJECT, &file).unwrap();
+        assert!(!has_record());
+
+        let during = later.report(OBJECT, &open, &file);
+        later.changed(OBJECT, &open, &failing);
+        assert!(open.begin_change(OBJECT, &failing).is_err());
+        let last = later.report(OBJECT, &open, &file);
+        assert_ne!(last, during);
+        let restarted = start();
+        assert_eq!(restarted.report(OBJECT, &restarted.opened(OBJECT, false), &file), last);
+        later.changed(OBJECT, &open, &failing);
+        open.begin_change(OBJECT, &file).unwrap();
+        assert!(!has_record(), "the next change removes it");
     }
 }

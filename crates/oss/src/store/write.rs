@@ -45,7 +45,7 @@ impl Store {
             if mtime.is_some() {
                 object.note_time()?;
             }
-            let claim = object.begin_change(run.offset, run.len as u64);
+            let claim = object.begin_change(run.offset, run.len as u64)?;
             let done = object.file.write_all_vectored_at(run.offset, segments);
             // Also after an error: some of the bytes may have been written.
             let (now, end) = (self.rt.wall(), Some(run.offset + run.len as u64));

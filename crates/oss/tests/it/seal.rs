@@ -303,7 +303,7 @@ fn partial_write_returns_moved_partly_and_follow_finds_the_new_names() {
 /// The MDT does not wait for these requests any more: an OST that stood still executes them after
 /// later ones.
 #[test]
-fn late_unseal_and_link_do_not_change_an_object_sealed_later() {
+fn late_seal_unseal_and_link_do_not_change_an_object_sealed_later() {
     let (process, ost) = Process::with_ost();
     let client = |name| Caller::local(&process, &ost, name);
     let (mdt, successor) = (client("mdt-1"), client("mdt-2"));
@@ -318,6 +318,8 @@ fn late_unseal_and_link_do_not_change_an_object_sealed_later() {
     };
     let link = |order| fails(&mdt, Request::Link { objects: vec![(OBJECT, NEW[0])], order }, b"");
     seal(&mdt, 5);
+    let late = Request::Seal { objects: vec![(OTHER, None), (OBJECT, None)], group: None, order: 4 };
+    assert_eq!((fails(&mdt, late, b""), ost.store().sealed_count()), (Some(Errno::MOVED), 1));
     assert_eq!((unseal(&mdt, 4), link(4)), (1, Some(Errno::EBUSY)));
     assert_eq!(unseal(&mdt, 6), 0);
     assert_eq!(link(7), Some(Errno::EBUSY), "it is not sealed");
