@@ -5,11 +5,11 @@ use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sheen_wire::Errno;
 
-use crate::message::{REPLY_BYTES_MAX, Reply, Request, STALL, read_line, write_line};
+use crate::message::{REPLY_BYTES_MAX, Reply, Request, STALL, Timed, read_line, write_line};
 use crate::page::{has_pages, joined, last_name};
 use crate::sockets::connect;
 
@@ -22,6 +22,8 @@ const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// Pages of a reply, at most: 1 GiB of values.
 const PAGES_MAX: u32 = 64;
+/// Time for all pages of a reply, at most.
+const ASK_TIME_MAX: Duration = Duration::from_secs(60);
 /// Processes that are queried at once. If there are more, they are queried in groups.
 const ASKED_AT_ONCE_MAX: usize = 64;
 
@@ -114,60 +116,103 @@ fn ask_together(sockets: &[PathBuf], request: &Request, greeting: Duration) -> V
 /// one reply, requests them in pages. `greeting`: time limit for its greeting to each request.
 /// Repeats a request for about a second while a public socket is busy.
 ///
+/// Any user can place a socket where root looks for some. So pages of a process that belongs
+/// neither to root nor to this user have [`REPLY_BYTES_MAX`] bytes together.
+///
 /// # Errors
 /// [`NoReply`].
 pub fn ask(socket: &Path, request: &Request, greeting: Duration) -> Result<Reply, NoReply> {
-    match ask_while_busy(socket, request, greeting)? {
-        Reply::Error { errno } if errno == Errno::EMSGSIZE.0 && has_pages(request) => {
-            ask_pages(socket, request, greeting)
-        }
+    ask_within(socket, request, greeting, ASK_TIME_MAX)
+}
+
+/// As [`ask`]. All replies together must arrive within `limit`, and each within [`STALL`].
+///
+/// # Errors
+/// [`NoReply`].
+pub fn ask_within(socket: &Path, request: &Request, greeting: Duration, limit: Duration) -> Result<Reply, NoReply> {
+    let peer = Peer { socket, greeting, limit, end: Instant::now() + limit };
+    match peer.ask_while_busy(request)?.reply {
+        Reply::Error { errno } if errno == Errno::EMSGSIZE.0 && has_pages(request) => peer.ask_pages(request),
         reply => Ok(reply),
     }
 }
 
-/// Requests all pages of a reply. EMSGSIZE: a single value is too long, the pages are more than
-/// [`PAGES_MAX`], or the process does not send them.
-fn ask_pages(socket: &Path, request: &Request, greeting: Duration) -> Result<Reply, NoReply> {
-    let (mut all, mut after) = (None, String::new());
-    for _ in 0..PAGES_MAX {
-        let page = Request::Page { after: after.clone(), request: Box::new(request.clone()) };
-        let (reply, is_last) = match ask_while_busy(socket, &page, greeting)? {
-            Reply::Page { reply, is_last } => (*reply, is_last),
-            // All that matched has been unregistered meanwhile.
-            Reply::Error { errno } if errno == Errno::ENOENT.0 => return Ok(all.unwrap_or_else(too_long)),
-            _ => return Ok(too_long()),
-        };
-        let last = last_name(&reply).map(str::to_owned);
-        let so_far = joined(all, reply);
-        match last {
-            _ if is_last => return Ok(so_far),
-            Some(last) if last > after => after = last,
-            // The process does not go on.
-            _ => return Ok(too_long()),
+/// The process behind a socket, and the time limits of a request to it.
+struct Peer<'a> {
+    socket: &'a Path,
+    greeting: Duration,
+    /// Time for all replies together.
+    limit: Duration,
+    end: Instant,
+}
+
+/// A reply as it came.
+struct Received {
+    reply: Reply,
+    /// Bytes of its JSON.
+    bytes: u64,
+    /// It is from a process of root or of this user.
+    is_trusted: bool,
+}
+
+impl Peer<'_> {
+    /// Requests all pages of a reply. EMSGSIZE: a single value is too long, the pages are too many
+    /// or too long, or the process does not send them.
+    fn ask_pages(&self, request: &Request) -> Result<Reply, NoReply> {
+        let (mut all, mut after, mut bytes) = (None, String::new(), 0);
+        for _ in 0..PAGES_MAX {
+            let page = Request::Page { after: after.clone(), request: Box::new(request.clone()) };
+            let received = self.ask_while_busy(&page)?;
+            bytes += received.bytes;
+            if bytes > REPLY_BYTES_MAX && !received.is_trusted {
+                return Ok(too_long());
+            }
+            let (reply, is_last) = match received.reply {
+                Reply::Page { reply, is_last } => (*reply, is_last),
+                // All that matched has been unregistered meanwhile.
+                Reply::Error { errno } if errno == Errno::ENOENT.0 => return Ok(all.unwrap_or_else(too_long)),
+                _ => return Ok(too_long()),
+            };
+            let last = last_name(&reply).map(str::to_owned);
+            let so_far = joined(all, reply);
+            match last {
+                _ if is_last => return Ok(so_far),
+                Some(last) if last > after => after = last,
+                // The process does not go on.
+                _ => return Ok(too_long()),
+            }
+            all = Some(so_far);
         }
-        all = Some(so_far);
+        Ok(too_long())
     }
-    Ok(too_long())
+
+    fn ask_while_busy(&self, request: &Request) -> Result<Received, NoReply> {
+        let busy = Reply::Error { errno: Errno::EBUSY.0 };
+        for _ in 0..BUSY_RETRIES {
+            match self.ask_once(request)? {
+                received if received.reply == busy => thread::sleep(BUSY_PAUSE),
+                received => return Ok(received),
+            }
+        }
+        self.ask_once(request)
+    }
+
+    fn ask_once(&self, request: &Request) -> Result<Received, NoReply> {
+        let (stream, first) = begin(self.socket, request, self.greeting).map_err(|e| after(self.greeting, e))?;
+        let stalled = Instant::now() + STALL;
+        let waited = if self.end < stalled { self.limit } else { STALL };
+        finish(&stream, first, self.end.min(stalled)).map_err(|e| after(waited, e))
+    }
 }
 
 fn too_long() -> Reply {
     Reply::Error { errno: Errno::EMSGSIZE.0 }
 }
 
-fn ask_while_busy(socket: &Path, request: &Request, greeting: Duration) -> Result<Reply, NoReply> {
-    let busy = Reply::Error { errno: Errno::EBUSY.0 };
-    for _ in 0..BUSY_RETRIES {
-        match ask_once(socket, request, greeting)? {
-            reply if reply == busy => thread::sleep(BUSY_PAUSE),
-            reply => return Ok(reply),
-        }
-    }
-    ask_once(socket, request, greeting)
-}
-
-fn ask_once(socket: &Path, request: &Request, greeting: Duration) -> Result<Reply, NoReply> {
-    let (stream, first) = begin(socket, request, greeting).map_err(|e| after(greeting, e))?;
-    finish(&stream, first).map_err(|e| after(STALL, e))
+/// Whether the process that listens belongs to root or to this user.
+fn is_trusted(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
 fn after(waited: Duration, error: io::Error) -> NoReply {
@@ -199,8 +244,9 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-fn finish(stream: &UnixStream, first: [u8; 1]) -> io::Result<Reply> {
-    stream.set_read_timeout(Some(STALL))?;
-    let line = read_line((&first[..]).chain(stream), REPLY_BYTES_MAX)?;
-    Ok(serde_json::from_str(&line)?)
+/// Reads the rest of a reply, until `end`.
+fn finish(stream: &UnixStream, first: [u8; 1], end: Instant) -> io::Result<Received> {
+    let line = read_line((&first[..]).chain(Timed { stream, end }), REPLY_BYTES_MAX)?;
+    let (bytes, is_trusted) = (line.len() as u64, is_trusted(stream));
+    Ok(Received { reply: serde_json::from_str(&line)?, bytes, is_trusted })
 }

@@ -17,7 +17,7 @@
 //! sends only the reply.
 //!
 //! A client that gets EMSGSIZE, because the values are more than [`REPLY_BYTES_MAX`], requests them
-//! again in pages.
+//! again in pages. Only processes of root and of the client's user may send more than that in all.
 //!
 //! Invariant: a process does not execute a request whose sender timed out before the greeting. When
 //! the process is resumed, its greeting fails, and it does not read the request.
@@ -45,7 +45,7 @@ mod sockets;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{NoReply, Replies, Silent, ask, ask_all};
+pub use ask::{NoReply, Replies, Silent, ask, ask_all, ask_within};
 pub use message::{GREETING_TIMEOUT, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reply, Request, STALL, SetResult};
 pub use public::PublicControl;
 pub use serve::{Control, answer};

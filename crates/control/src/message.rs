@@ -1,7 +1,8 @@
 //! Requests and replies: each a line of JSON.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::time::Duration;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sheen_params::{Device, Found, Node, TypedParam};
@@ -153,4 +154,36 @@ pub(crate) fn reply_line(reply: &Reply, max: u64) -> io::Result<Vec<u8>> {
 pub(crate) fn write(mut to: impl Write, mut line: Vec<u8>) -> io::Result<()> {
     line.push(b'\n');
     to.write_all(&line)
+}
+
+/// A connection with a time limit for all of its reads and writes together.
+pub(crate) struct Timed<'a> {
+    pub(crate) stream: &'a UnixStream,
+    pub(crate) end: Instant,
+}
+
+impl Timed<'_> {
+    /// Returns the time that is left.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

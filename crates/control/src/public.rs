@@ -29,7 +29,7 @@ use sheen_params::Params;
 use sheen_wire::Errno;
 
 use crate::listener::{Accepts, Listener};
-use crate::message::{GREETING, Reply, Request, read_line, reply_line, write};
+use crate::message::{GREETING, Reply, Request, Timed, read_line, reply_line, write};
 use crate::serve::answer_within;
 use crate::sockets::{is_own, make_public_dir, public_dir};
 
@@ -151,7 +151,7 @@ fn refuse(mut stream: &UnixStream) -> io::Result<()> {
 
 /// Serves one connection.
 fn serve_one(stream: &UnixStream, service: &Service) -> io::Result<()> {
-    let mut peer = Timed::new(stream);
+    let mut peer = timed(stream);
     peer.write_all(GREETING)?;
     let request = read_line(&mut peer, REQUEST_BYTES_MAX)?;
     let line = {
@@ -162,7 +162,7 @@ fn serve_one(stream: &UnixStream, service: &Service) -> io::Result<()> {
         };
         reply_line(&reply, REPLY_BYTES_MAX)?
     };
-    write(Timed::new(stream), line)
+    write(timed(stream), line)
 }
 
 /// Executes a request of any user. `params`: their public view.
@@ -188,40 +188,9 @@ fn innermost(request: &Request) -> &Request {
     if let Request::Of { request, .. } = request { request } else { request }
 }
 
-/// A connection with a time limit for all of its reads and writes together.
-struct Timed<'a> {
-    stream: &'a UnixStream,
-    end: Instant,
-}
-
-impl<'a> Timed<'a> {
-    fn new(stream: &'a UnixStream) -> Timed<'a> {
-        Timed { stream, end: Instant::now() + PEER_TIMEOUT }
-    }
-
-    /// Returns the time that is left.
-    fn left(&self) -> io::Result<Option<Duration>> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
-    }
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(into)
-    }
-}
-
-impl Write for Timed<'_> {
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(from)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// Limits the time for a request, or for a reply.
+fn timed(stream: &UnixStream) -> Timed<'_> {
+    Timed { stream, end: Instant::now() + PEER_TIMEOUT }
 }
 
 #[cfg(test)]
@@ -339,7 +308,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         (&theirs).write_all(b"slow").unwrap();
         let mut byte = [0];
-        Timed::new(&ours).read_exact(&mut byte).unwrap();
+        timed(&ours).read_exact(&mut byte).unwrap();
         let mut late = Timed { stream: &ours, end: Instant::now() };
         assert_eq!(late.read(&mut byte).unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(late.write(b"x").unwrap_err().kind(), io::ErrorKind::TimedOut);

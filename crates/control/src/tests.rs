@@ -92,6 +92,41 @@ fn ask_joins_the_pages_of_values_beyond_one_reply() {
 }
 
 #[test]
+fn ask_joins_pages_of_another_users_process_only_within_one_reply() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can act as another user");
+    }
+    let (dir, params) = (tempfile::tempdir().unwrap(), Params::new());
+    let long = REPLY_BYTES_MAX as usize / 5 * 2;
+    for i in 0..5 {
+        params.register(&format!("mdt.a-MDT000{i}.job_stats"), Param::text(move || "x".repeat(long)));
+    }
+    let request = Request::Get { pattern: "mdt.*.job_stats".into() };
+    // The connections are the first request, and those of the pages that are requested.
+    for (uid, connections) in [(0, 4), (65534, 3)] {
+        let socket = dir.path().join(format!("{uid}.sock"));
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (params, (listens, listening)) = (params.clone(), mpsc::channel());
+        let serves = thread::spawn(move || {
+            // The kernel reports the user who listens. Only this thread becomes another one.
+            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(uid)).unwrap();
+            rustix::net::listen(&listener, 8).unwrap();
+            listens.send(()).unwrap();
+            for _ in 0..connections {
+                serve_one(&listener.accept().unwrap().0, &params).unwrap();
+            }
+        });
+        listening.recv().unwrap();
+        let reply = ask_within(&socket, &request, STALL, STALL * 2).unwrap();
+        serves.join().unwrap();
+        match reply {
+            Reply::Values(found) => assert_eq!((found.len(), uid), (5, 0)),
+            reply => assert_eq!((reply, uid), (Reply::Error { errno: 90 }, 65534)),
+        }
+    }
+}
+
+#[test]
 fn control_socket_survives_invalid_requests() {
     let dir = tempfile::tempdir().unwrap();
     let control = Control::serve_in(&dir.path().join("run"), &Params::new()).unwrap();

@@ -6,7 +6,9 @@
 use std::{collections::BTreeSet, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use sheen_control::{GREETING_TIMEOUT, NoReply, REPLY_BYTES_MAX, Reply, Request, Silent, ask, public_sockets, sockets};
+use sheen_control::{
+    GREETING_TIMEOUT, NoReply, REPLY_BYTES_MAX, Reply, Request, Silent, ask_within, public_sockets, sockets,
+};
 use sheen_metrics::Scrape;
 use sheen_params::{TypedParam, Value};
 use sheen_rt::Rt;
@@ -168,11 +170,11 @@ async fn ask_all(rt: &Rt, busy: &Busy, fsname: Option<&str>, limit: Duration) ->
             continue;
         };
         let (fsname, greeting) = (fsname.map(str::to_owned), scaled(GREETING_TIMEOUT));
-        let process = Process { rt: rt.clone(), socket: socket.clone(), is_public, fsname, greeting };
+        let process = Process { rt: rt.clone(), socket: socket.clone(), is_public, fsname, greeting, limit };
         let timer = rt.clone();
         let task = rt.spawn("ask", async move {
             let asking = timer.run_blocking(move || {
-                let answer = process.params(limit);
+                let answer = process.params();
                 drop(mark);
                 answer
             });
@@ -201,6 +203,8 @@ struct Process {
     fsname: Option<String>,
     /// Time limit for the greeting of the process.
     greeting: Duration,
+    /// Time limit for its replies. A request does not outlast it by more than the greeting.
+    limit: Duration,
 }
 
 /// The parameters of a process that become metrics.
@@ -213,9 +217,9 @@ struct Found {
 
 impl Process {
     /// Returns the parameters that become metrics, by one request if they fit in one reply.
-    fn params(&self, limit: Duration) -> Answer<Found> {
+    fn params(&self) -> Answer<Found> {
         if self.is_public {
-            return self.params_one_by_one(limit);
+            return self.params_one_by_one();
         }
         let patterns = sheen_metrics::patterns().map(str::to_owned).collect();
         match self.ask(Request::GetTypedAny { patterns }) {
@@ -225,20 +229,20 @@ impl Process {
             // Nothing matches.
             Ok(Reply::Error { errno }) if errno == Errno::ENOENT.0 => Ok(Found::default()),
             // Too many jobs, an invalid value, or a process of an earlier release.
-            Ok(_) => self.params_one_by_one(limit),
-            Err(NoReply::Failed(e)) if e.kind() == io::ErrorKind::InvalidData => self.params_one_by_one(limit),
+            Ok(_) => self.params_one_by_one(),
+            Err(NoReply::Failed(e)) if e.kind() == io::ErrorKind::InvalidData => self.params_one_by_one(),
             Err(e) => Err(e),
         }
     }
 
     /// As [`Process::params`], by a request for each pattern. Stops after the time limit, but a
     /// request that is under way may take longer.
-    fn params_one_by_one(&self, limit: Duration) -> Answer<Found> {
+    fn params_one_by_one(&self) -> Answer<Found> {
         let (start, mut found) = (self.rt.now(), Found::default());
         for pattern in sheen_metrics::patterns() {
             for name in self.requested(pattern)? {
-                if self.rt.now().since(start) > limit {
-                    return Err(NoReply::Silent(limit));
+                if self.rt.now().since(start) > self.limit {
+                    return Err(NoReply::Silent(self.limit));
                 }
                 match self.ask(Request::GetTyped { pattern: name.clone() }) {
                     Ok(Reply::Typed(params)) => found.params.extend(params.into_iter().map(without_unused)),
@@ -284,7 +288,7 @@ impl Process {
             Some(fsname) => Request::Of { fsname: fsname.clone(), request: Box::new(request) },
             None => request,
         };
-        ask(&self.socket, &request, self.greeting)
+        ask_within(&self.socket, &request, self.greeting, self.limit)
     }
 }
 
@@ -350,14 +354,14 @@ mod tests {
         let (_runtime, rt) = host::runtime().unwrap();
         let limit = Duration::from_secs(600);
         let (socket, fsname) = (control.path().to_owned(), Some("a".into()));
-        let mut process = Process { rt, socket, is_public: false, fsname, greeting: limit };
+        let mut process = Process { rt, socket, is_public: false, fsname, greeting: limit, limit };
         let wanted = ["mdt.a-MDT0000.job_stats", "mdt.a-MDT0001.job_stats"];
         assert_eq!(process.requested("mdt.*.job_stats").unwrap(), wanted);
-        let found = process.params(limit).unwrap();
+        let found = process.params().unwrap();
         assert!(found.unreadable.is_empty());
         let names = |found: &Found| found.params.iter().map(|param| param.name.clone()).collect::<BTreeSet<_>>();
         process.is_public = true;
-        assert_eq!(names(&process.params(limit).unwrap()), names(&found));
+        assert_eq!(names(&process.params().unwrap()), names(&found));
         let jobs: Vec<_> = found.params.iter().filter(|param| wanted.contains(&param.name.as_str())).collect();
         assert_eq!(jobs.len(), wanted.len());
         for param in jobs {
