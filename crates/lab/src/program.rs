@@ -13,6 +13,8 @@ use crate::counters::Counters;
 
 /// Exit code of `lctl get_param` if no parameter matches.
 const NO_SUCH_PARAM: i32 = 2;
+/// Exit code of `lctl get_param` if a parameter may belong to another user's process.
+const PARAM_DENIED: i32 = 13;
 
 /// The program, with the control directory of the processes that it starts. `None`: the user's.
 #[derive(Clone, Debug)]
@@ -69,12 +71,16 @@ impl Sheen {
         Err(io::Error::other(format!("{command:?}: {}: {said}", out.status)))
     }
 
-    /// Returns the values of the parameters that match, or `None` if no parameter matches.
+    /// Returns the values of the parameters that match. `None`: no parameter matches, or this user
+    /// may not read it.
+    ///
+    /// # Errors
+    /// `lctl` fails for another reason.
     pub fn get_param(&self, pattern: &str) -> io::Result<Option<String>> {
         let out = self.command(["lctl", "get_param", "-n", pattern]).stdin(Stdio::null()).output()?;
         match out.status.code() {
             Some(0) => Ok(Some(String::from_utf8_lossy(&out.stdout).into_owned())),
-            Some(NO_SUCH_PARAM) => Ok(None),
+            Some(NO_SUCH_PARAM | PARAM_DENIED) => Ok(None),
             _ => Err(io::Error::other(format!("lctl get_param {pattern}: {}", out.status))),
         }
     }

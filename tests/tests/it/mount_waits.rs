@@ -4,6 +4,7 @@ use std::{
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader},
+    net::TcpListener,
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
 };
@@ -42,10 +43,11 @@ fn mount_during_a_recovery_reports_its_wait_until_it_is_interrupted_or_the_recov
         mount.freeze();
         cluster.kill("mds");
         cluster.spawn("mds");
-        let later = cluster.base.join("later");
-        let words = [OsStr::new("mount"), later.as_os_str()];
+        // Dropped before the cluster, also after a failure: it unmounts what a command has mounted.
+        let later = Mount { mnt: cluster.base.join("later") };
+        let words = [OsStr::new("mount"), later.mnt.as_os_str()];
         for is_interrupted in [true, false] {
-            let (mut command, mut messages) = begin(&cluster, &later);
+            let (mut command, mut messages) = begin(&cluster, &later.mnt);
             // Before, the command may wait for the start of the MDT.
             let mut lines = (&mut messages).lines().map(Result::unwrap);
             let message = lines.find(|line| line.contains(" is in recovery")).expect("a message");
@@ -60,8 +62,6 @@ fn mount_during_a_recovery_reports_its_wait_until_it_is_interrupted_or_the_recov
                 assert!(command.0.wait().unwrap().success());
             }
         }
-        // Unmounts it at the end.
-        let later = Mount { mnt: later };
         assert_eq!(bash(&later.mnt, "cat f").ok(), "before\n");
     });
 }
@@ -69,10 +69,12 @@ fn mount_during_a_recovery_reports_its_wait_until_it_is_interrupted_or_the_recov
 #[test]
 fn mount_from_a_wrong_port_fails_with_the_address_and_the_reason() {
     let at = new_dir(Path::new("/dev/shm"));
-    let ran = run(sheen(), ["mount", "127.0.0.1:9@tcp:/sheen", &at.to_string_lossy()]);
+    // A port that was free a moment ago.
+    let nid = format!("{}@tcp", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let ran = run(sheen(), ["mount", &format!("{nid}:/sheen"), &at.to_string_lossy()]);
     let _ = fs::remove_dir_all(&at);
     assert_eq!(ran.code, 1, "{ran:?}");
-    let error = "cannot mount 127.0.0.1:9@tcp:/sheen: cannot reach the MGS at 127.0.0.1:9@tcp: Connection refused";
-    assert!(ran.err.contains(error), "{ran:?}");
+    let error = format!("cannot mount {nid}:/sheen: cannot reach the MGS at {nid}: Connection refused");
+    assert!(ran.err.contains(&error), "{ran:?}");
     assert!(!ran.err.contains("waiting"), "{ran:?}");
 }

@@ -61,8 +61,8 @@ const MASKS: &[(&str, &str)] = &[
     (r"(?m)(max_read_ahead_mb(?:==|: ))\d+$", "${1}#"),
     // Rates of a migration.
     (r"(?m)^(- \{ seconds: )\d+(, rmbps: ) *\d+(, wmbps: ) *\d+", "${1}#${2}#${3}#"),
-    // The size of a file that fills an OST.
-    (r"(?m)^(<inode> -rw-r--r-- 1 root root) \d+( <date> full)$", "${1} #${2}"),
+    // The size of a file that fills an OST: 10 MB or more.
+    (r"(?m)^(<inode> -rw-r--r-- 1 root root) [1-9]\d{7,}( <date> full)$", "${1} #${2}"),
     // Sizes of statfs.
     (r"(?m)^(Blocks: Total: |Inodes: Total: )\d+ +(Free: )\d+(?: +(Available: )\d+)?", "${1}# ${2}# ${3}#"),
     (r"(?m)^(\w+ [0-9a-f]+ 4096 4096) \d+ \d+ \d+ \d+ \d+ 255$", "${1} # # # # # 255"),
@@ -94,9 +94,10 @@ static USER_SPACE: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^( +/mnt/c1) +
 static COMPOSITE: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^(\w+\.lov=0x)(d00bd60b[0-9a-f]{20}([0-9a-f]{4})[0-9a-f]{32})([0-9a-f]+)$"));
 static BLANKS: LazyLock<Regex> = LazyLock::new(|| regex(" +"));
-/// What dd(1) has copied until an OST was full, or a limit of space was reached.
+/// What dd(1) has copied until an OST was full, or a limit of space was reached. Less than 1 MB is
+/// not masked.
 static COPIED: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"(?m)^\d+(?:(\+0 records (?:in|out))|( bytes)(?: \(.*\))?( copied))"));
+    LazyLock::new(|| regex(r"(?m)^(?:[1-9]\d*(\+0 records (?:in|out))|[1-9]\d{6,}( bytes)(?: \(.*\))?( copied))"));
 /// The data version of a file with data.
 static DATA_VERSION: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^\d{10,}$"));
 /// A row of getstripe's table: index, object, object, group.
@@ -237,6 +238,11 @@ mod tests {
         let lov = "d00bd10b0100000002000000000000000204000002000000000040000200ffff010400c00200000002000000000000000000000003000000010400c00200000002000000000000000000000000000000";
         assert_eq!(mask(lov), "d00bd10b01000000 <fid> 00004000 0200 ffff <object> 00000000 +0 <object> 00000000 +1");
         assert_eq!(mask("12 Nov 21 19:43 f"), "12 <date> f");
+        let full = |count: &str, bytes: &str| {
+            mask(&format!("dd: No space left on device\n{count}+0 records out\n{bytes} copied, 1 s, 1 MB/s"))
+        };
+        assert_eq!(full("16", "16777216 bytes (17 MB, 16 MiB)"), full("612", "642043904 bytes (642 MB, 612 MiB)"));
+        assert_eq!(full("0", "0 bytes"), "dd: No space left on device\n0+0 records out\n0 bytes copied, <speed>");
         let list = "  9 UP mdt a a_UUID 7\n 10 UP osc b-ff3298de21e05800 c 5 0@lo\n 11 UP osc b-ff3298de239be800 c 5 1.2.3.4:5@tcp\n";
         let masked = "# UP mdt a a_UUID #\n# UP osc b-<instance> c 5 <peer>\n";
         assert_eq!(super::mask(list, "lctl dl -t", &Placement::default()), masked);

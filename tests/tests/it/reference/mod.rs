@@ -89,15 +89,18 @@ const BEFORE: &[(&str, &str, &str)] = &[
     (
         FULL_OST,
         "lfs setstripe -c 1 -i 3 full2; ",
-        "until [ $(lctl get_param -n osp.lustre-OST0003-osc-MDT0000.kbytesavail) -lt 10240 ]; do
-      lfs setstripe -c 1 -i 0 wait; rm wait
-    done",
+        "available() { lctl get_param -n osp.lustre-OST0003-osc-MDT0000.kbytesavail; }
+    export -f available
+    timeout 50 bash -c 'until [ $(available) -lt 10240 ]; do lfs setstripe -c 1 -i 0 wait; rm wait; done' ||
+      { echo \"$(available) KiB are available, more than 10240\" >&2; exit 1; }",
     ),
     (
         "051-quota-enforce",
         "lfs quota -u 65534 ",
         "used() { lfs quota -q --blocks -u 65534 /mnt/c1 | tr -d ' *'; }
-    until [ $(used) = $(($(stat -c %b q/f) / 2)) ]; do :; done",
+    export -f used; export kib=$(($(stat -c %b q/f) / 2))
+    timeout 50 bash -c 'until [ \"$(used)\" = $kib ]; do :; done' ||
+      { echo \"the user has $(used) KiB, the file $kib KiB\" >&2; exit 1; }",
     ),
 ];
 

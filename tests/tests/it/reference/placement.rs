@@ -1,6 +1,7 @@
 //! Which OSTs the user chose (`-i`, `-o`, or a directory's default that names them). For other
 //! files, Lustre and Sheen each chose their own OSTs. Each OST is then named by the number of OSTs
-//! that occur before it, so that the order of the stripes is still compared.
+//! that occur before it, so that the order of the stripes is still compared. An OST that is not in
+//! the pool of its file is not masked.
 
 use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 
@@ -15,6 +16,17 @@ static LOV: LazyLock<Regex> = LazyLock::new(|| {
 static INDEX: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(\t +|      - l_ost_idx: |lmm_stripe_offset: |stripe_offset: )(\d+)(\t.*)?$").expect("a pattern")
 });
+
+/// The OSTs of the record's pools: the first and the last one.
+const POOLS: [(&str, [u32; 2]); 3] = [("findp", [0, 1]), ("p1", [0, 1]), ("p2", [2, 3])];
+
+/// Returns whether an OST is in the pool that this layout has, if it has one.
+fn is_in_pool(ost: &str, layout: &str) -> bool {
+    let Some(pool) = layout.lines().find_map(|line| line.strip_prefix("lmm_pool:")) else { return true };
+    POOLS.iter().any(|(name, [first, last])| {
+        *name == pool.trim() && ost.parse().is_ok_and(|ost: u32| (*first..=*last).contains(&ost))
+    })
+}
 
 /// The OSTs of a file, in the order in which they first occur.
 #[derive(Debug, Default)]
@@ -96,18 +108,23 @@ impl Placement {
         let mut file = last.trim_matches('"').to_owned();
         let mut order = Order::default();
         let alone = command.contains("lfs getstripe ") && command.contains(" -i ");
-        let mut out = String::new();
+        let (mut out, mut rest, mut layout) = (String::new(), text, "");
         for line in text.split_inclusive('\n') {
             let bare = line.trim_end_matches('\n');
+            // A layout ends with an empty line.
+            if layout.is_empty() {
+                layout = rest.split("\n\n").next().unwrap_or_default();
+            }
+            rest = &rest[line.len()..];
             if bare.is_empty() {
-                order = Order::default();
+                (order, layout) = (Order::default(), "");
             } else if let Some(name) = bare.strip_prefix("# file: ") {
                 name.clone_into(&mut file);
             } else if !bare.contains([' ', '\t', ':']) && bare.parse::<u32>().is_err() {
                 (file, order) = (bare.to_owned(), Order::default());
             }
             let chosen = self.chosen.contains(&file);
-            match INDEX.captures(bare).filter(|_| !chosen) {
+            match INDEX.captures(bare).filter(|c| !chosen && is_in_pool(&c[2], layout)) {
                 Some(c) => {
                     let number = order.number(&c[2]);
                     out.push_str(&format!("{}{number}{}\n", &c[1], c.get(3).map_or("", |m| m.as_str())));
@@ -139,5 +156,17 @@ mod tests {
         );
         assert_eq!(placement.mask("2\n\n", "lfs getstripe -i free"), "+0\n\n");
         assert_eq!(placement.mask("2\n\n", "lfs getstripe -i i3c2"), "2\n\n");
+    }
+
+    #[test]
+    fn mask_keeps_osts_outside_of_the_pool_of_their_file() {
+        let mask = |text: &str| Placement::default().mask(text, "lfs getstripe f");
+        let file = |ost: u32, pool: &str| {
+            format!("f\nlmm_stripe_offset: {ost}\nlmm_pool:          {pool}\n\t     {ost}\t x\n\n")
+        };
+        let inside = "f\nlmm_stripe_offset: +0\nlmm_pool:          p2\n\t     +0\t x\n\n";
+        assert_eq!(mask(&(file(2, "p2") + &file(3, "p2"))), inside.repeat(2));
+        assert_eq!(mask(&(file(3, "p2") + &file(1, "p2"))), inside.to_owned() + &file(1, "p2"));
+        assert_eq!(mask(&file(0, "other")), file(0, "other"));
     }
 }
