@@ -10,8 +10,10 @@
 //!   that is stale can still have the block, and is read last;
 //! * the OST writes the bytes only while the block has the checksum, so no change is undone;
 //! * one block of an OST is repaired after the other, in at most [`STEP_BYTES`] of memory. A larger
-//!   block is read twice: for the checksum, and to be sent. If the MDT stops in between, the block
-//!   is still damaged, and the OST reports it again.
+//!   block is read twice: for the checksum, and to be sent. Bytes that differ at the second read
+//!   are not sent. If the repair ends in between, the block is still damaged, and the OST reports
+//!   it again;
+//! * for each OST, at most [`READ_SPEED`] bytes per second are read from other mirrors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sheen_layout::Layout;
-use sheen_objects::stored_sums::Crc;
+use sheen_objects::stored_sums::{Crc, crc_of};
 use sheen_wire::ost::{Damaged, DamagedBlock, Part};
 use sheen_wire::{Bulk, Errno, Fid, Result};
 use tracing::debug;
@@ -29,7 +31,9 @@ use crate::state::osp::Osp;
 
 /// Bytes that are read and sent at a time.
 const STEP_BYTES: u64 = 4 << 20;
-/// Time that an OST may take to read or write them.
+/// Bytes per second: the default of a scrub.
+const READ_SPEED: u64 = 100 << 20;
+/// Time that an OST may take to read or write them, in addition to that of comparing the block.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Repairs the blocks that an OST reports, as a part of its task ([`crate::osp`]).
@@ -108,21 +112,24 @@ struct Place<'a> {
 /// # Errors
 /// ENODATA: the mirror does not have the bytes. Others as [`repair`].
 async fn repair_from(mdt: &Mdt, osp: &Osp, damaged: &Damaged, place: Place<'_>, source: &Layout) -> Result<()> {
-    let (steps, mut sum, mut last) = (steps(&damaged.block), Crc::default(), Bytes::new());
-    for step in &steps {
-        last = read(mdt, source, place, *step).await?;
-        sum.update(&last);
+    let (block, mut whole) = (damaged.block, Crc::default());
+    let (mut sums, mut last) = (Vec::new(), Bytes::new());
+    for step in steps(&block) {
+        last = read(mdt, source, place, step).await?;
+        whole.update(&last);
+        sums.push(crc_of([&last[..]]));
     }
-    if sum.finish() != damaged.block.sum {
+    if whole.finish() != block.sum {
         return Err(Errno::ENODATA);
     }
-    for step in &steps {
-        let bytes = match steps.len() {
-            1 => last.clone(),
-            _ => read(mdt, source, place, *step).await?,
-        };
-        let sent = osp.repair(damaged.object, damaged.block, step.offset, Bulk::from(bytes));
-        mdt.rt.timeout(TIMEOUT, sent).await.map_err(|_| Errno::ETIMEDOUT)?.map_err(|e| e.errno())?;
+    let (is_small, limit) = (sums.len() == 1, TIMEOUT + pause(block.len));
+    for (step, sum) in steps(&block).zip(sums) {
+        let bytes = if is_small { last.clone() } else { read(mdt, source, place, step).await? };
+        if crc_of([&bytes[..]]) != sum {
+            return Err(Errno::ENODATA); // the mirror has changed
+        }
+        let sent = osp.repair(damaged.object, block, step.offset, Bulk::from(bytes));
+        mdt.rt.timeout(limit, sent).await.map_err(|_| Errno::ETIMEDOUT)?.map_err(|e| e.errno())?;
     }
     Ok(())
 }
@@ -135,31 +142,51 @@ struct Range {
 }
 
 /// Divides a block into ranges of at most [`STEP_BYTES`].
-fn steps(block: &DamagedBlock) -> Vec<Range> {
+fn steps(block: &DamagedBlock) -> impl Iterator<Item = Range> + use<> {
     let end = block.offset.saturating_add(block.len);
     let starts = (block.offset..end).step_by(STEP_BYTES as usize);
-    starts.map(|offset| Range { offset, len: STEP_BYTES.min(end - offset) }).collect()
+    starts.map(move |offset| Range { offset, len: STEP_BYTES.min(end - offset) })
 }
 
-/// Reads the bytes of a range of the damaged object from another mirror. Holes are zeros.
+/// Returns the time in which some bytes are read with [`READ_SPEED`].
+fn pause(bytes: u64) -> Duration {
+    Duration::from_micros(bytes.saturating_mul(1_000_000) / READ_SPEED)
+}
+
+/// Reads the bytes of a range of the damaged object from another mirror, and pauses. Holes are
+/// zeros.
 ///
 /// # Errors
-/// ENOTCONN: an OST is disconnected. Others as the OSTs return them.
+/// ENOTCONN: an OST is disconnected. EPROTO: its reply does not fit the request. Others as the OSTs
+/// return them.
 async fn read(mdt: &Mdt, source: &Layout, place: Place<'_>, range: Range) -> Result<Bytes> {
     let mut bytes = vec![0; range.len as usize];
     for (ost, (parts, places)) in requests(source, place, range) {
         let osp = mdt.osts.connected(ost).ok_or(Errno::ENOTCONN)?;
-        let answer = mdt.rt.timeout(TIMEOUT, osp.read(parts)).await.map_err(|_| Errno::ETIMEDOUT)?;
+        let answer = mdt.rt.timeout(TIMEOUT, osp.read(parts.clone())).await.map_err(|_| Errno::ETIMEDOUT)?;
         let (lens, bulk) = answer.map_err(|e| e.errno())?;
-        let mut from = 0;
-        for (at, len) in places.into_iter().zip(lens.into_iter().map(|len| len as usize)) {
-            let piece = bulk.slice(from, len).into_bytes();
-            let to = bytes.get_mut(at..at.saturating_add(piece.len())).ok_or(Errno::EPROTO)?;
-            to.copy_from_slice(&piece);
-            from += len;
-        }
+        distribute(&mut bytes, (&parts[..], &places[..]), &lens, &bulk)?;
     }
+    mdt.rt.sleep(pause(range.len)).await;
     Ok(bytes.into())
+}
+
+/// Copies the bytes of a reply to the places of its parts. `lens`: bytes of each part.
+///
+/// # Errors
+/// EPROTO: the reply does not fit the parts.
+fn distribute(bytes: &mut [u8], (parts, places): (&[Part], &[usize]), lens: &[u32], bulk: &Bulk) -> Result<()> {
+    let fits = lens.len() == parts.len() && lens.iter().zip(parts).all(|(len, part)| *len <= part.len);
+    if !fits || lens.iter().map(|len| *len as usize).sum::<usize>() != bulk.len() {
+        return Err(Errno::EPROTO);
+    }
+    let mut from = 0;
+    for (at, len) in places.iter().zip(lens.iter().map(|len| *len as usize)) {
+        let to = bytes.get_mut(*at..at.saturating_add(len)).ok_or(Errno::EPROTO)?;
+        to.copy_from_slice(&bulk.slice(from, len).into_bytes());
+        from += len;
+    }
+    Ok(())
 }
 
 /// Returns the parts of a mirror's objects that have the bytes of a range, and their places in the
@@ -235,11 +262,29 @@ mod tests {
 
     #[test]
     fn large_block_is_repaired_in_steps() {
-        let block = |offset, len| DamagedBlock { offset, len, sum: 0 };
-        assert_eq!(steps(&block(UNIT, 100)), [Range { offset: UNIT, len: 100 }]);
-        let large = steps(&block(0, 2 * STEP_BYTES + 1));
+        let steps = |offset, len| steps(&DamagedBlock { offset, len, sum: 0 });
+        assert_eq!(steps(UNIT, 100).collect::<Vec<_>>(), [Range { offset: UNIT, len: 100 }]);
+        let large: Vec<Range> = steps(0, 2 * STEP_BYTES + 1).collect();
         let expected = [(0, STEP_BYTES), (STEP_BYTES, STEP_BYTES), (2 * STEP_BYTES, 1)];
         assert_eq!(large, expected.map(|(offset, len)| Range { offset, len }));
-        assert!(steps(&block(7, 0)).is_empty());
+        assert_eq!(steps(7, 0).next(), None);
+        assert!(steps(7, u64::MAX).next().is_some(), "without memory for all steps");
+    }
+
+    #[test]
+    fn read_reply_that_does_not_fit_its_parts_is_refused() {
+        let parts = [0, 1].map(|n| Part { object: object(1), offset: n * UNIT, len: 2 });
+        let read = |lens: &[u32], data: &'static [u8]| {
+            let mut bytes = [0; 5];
+            distribute(&mut bytes, (&parts[..], &[3, 0][..]), lens, &Bulk::from(Bytes::from_static(data)))
+                .map(|()| bytes)
+        };
+        assert_eq!(read(&[2, 2], b"abcd"), Ok(*b"cd\0ab"));
+        assert_eq!(read(&[1, 2], b"abc"), Ok(*b"bc\0a\0"), "a hole");
+        let bad: [(&[u32], &[u8]); 5] =
+            [(&[2], b"ab"), (&[2, 2, 0], b"abcd"), (&[3, 1], b"abcd"), (&[2, 2], b"abc"), (&[2, 1], b"abcd")];
+        for (lens, data) in bad {
+            assert_eq!(read(lens, data), Err(Errno::EPROTO), "{lens:?}");
+        }
     }
 }

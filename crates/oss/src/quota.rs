@@ -60,7 +60,7 @@ impl Ost {
         self.store.accounting().needs.notify_waiters();
         if self.quota.exports.lock().insert(export.id()) {
             self.store.accounting().report_again();
-            self.store.ask_for_repairs_again();
+            self.perhaps_blocking(true, || self.store.ask_for_repairs_again());
         }
         if export.is_ended() {
             self.quota_disconnected(export); // the server will not report that again

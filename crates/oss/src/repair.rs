@@ -52,7 +52,7 @@ impl Ost {
     ///
     /// # Errors
     /// EAGAIN: other clients do not cancel their locks in time, or too many writes wait for locks.
-    /// Others as [`Store::repair`] and [`Store::end_repair`].
+    /// Others as [`Store::check_damaged`], [`Store::repair`] and [`Store::end_repair`].
     pub(crate) async fn repair(
         &self,
         export: &Export,
@@ -61,6 +61,9 @@ impl Ost {
         at: u64,
         bytes: &Bulk,
     ) -> Result<()> {
+        if at == block.offset {
+            self.store.check_damaged(object, &block).await?;
+        }
         let change = self.change(export, Repair { object, block, at, bytes }, true);
         match self.rt.timeout(LOCK_MAX, change).await {
             Ok(Ok(Outcome::Made(_))) => {}

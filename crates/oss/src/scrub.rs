@@ -23,7 +23,7 @@ use crate::{Ost, scrubber::Counts, store::scrub::Scrubbed};
 
 /// Time between two searches for changed objects.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Time after which the MDT is asked again to repair damage: another mirror may be there by then.
+/// Time between two rounds of requests to repair damage: another mirror may be there by then.
 const ASK_AGAIN: Duration = Duration::from_secs(300);
 /// Objects that are listed at a time. Each list reads the names of a whole directory.
 const LIST_MAX: usize = 8192;
@@ -34,12 +34,13 @@ pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wake: Arc<Notify>) {
     while let Some(ost) = ost.upgrade() {
         let scrub = async {
             let begins = ost.scrubber.begin_pass(rt.wall());
-            if begins || rt.now().since(asked) >= ASK_AGAIN {
-                ost.store.ask_for_repairs_again();
-                asked = rt.now();
-            }
             if begins {
+                ost.perhaps_blocking(true, || ost.store.ask_for_repairs_again());
+                asked = rt.now();
                 ost.scrub_all().await;
+            } else if rt.now().since(asked) >= ASK_AGAIN {
+                ost.perhaps_blocking(true, || ost.store.ask_for_due_repairs());
+                asked = rt.now();
             }
             ost.scrub_changed().await;
         };

@@ -275,8 +275,9 @@ pub enum Request {
     /// From the MDT: writes the request's bulk to offset `at` of a damaged block, unless the block
     /// has changed since. Bytes for a whole block are written only if they have its checksum. Of a
     /// larger block the MDT has computed the checksum before. Answered after the last bytes of a
-    /// block when the block is intact and durable. ESTALE: the block has another checksum, or none.
-    /// EUCLEAN: the bytes do not have the checksum. EAGAIN: too many writes wait for locks.
+    /// block when the block is intact and durable. ESTALE: the block has another checksum, or none,
+    /// or is intact before its first bytes are written. EUCLEAN: the bytes do not have the
+    /// checksum. EAGAIN: too many writes wait for locks.
     Repair { object: Fid, block: DamagedBlock, at: u64 },
 }
 

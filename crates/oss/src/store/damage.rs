@@ -8,10 +8,12 @@ use sheen_wire::{
     ost::{Damaged, DamagedBlock},
 };
 
-/// Most blocks that are listed. Beyond it, damage is only logged.
+/// Most blocks that are listed. Beyond it, damage is neither repaired nor logged one by one.
 const LISTED_MAX: usize = 4096;
 /// Repaired blocks that are listed: the last ones.
 const REPAIRED_MAX: usize = 100;
+/// Most rounds between two requests to repair a block: about a day.
+const ROUNDS_MAX: u32 = 256;
 
 /// The list.
 #[derive(Debug, Default)]
@@ -19,21 +21,62 @@ pub struct DamageList(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// For each damaged block whether the MDT was asked to repair it.
-    blocks: BTreeMap<(Fid, DamagedBlock), bool>,
+    /// For each damaged block when the MDT is asked to repair it.
+    blocks: BTreeMap<(Fid, DamagedBlock), Due>,
+    /// Whether a block was refused since there was space.
+    is_full: bool,
     repaired_count: u64,
     repaired: VecDeque<Damaged>,
 }
 
+/// The next requests to repair a block. The time between two requests doubles: without another
+/// mirror that has the bytes, each repair fails.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    /// Rounds until the MDT is asked. 0: it is to be asked now.
+    left: u32,
+    /// Rounds between that request and the one after it.
+    then: u32,
+}
+
+impl Due {
+    const NOW: Due = Due { left: 0, then: 1 };
+
+    /// Records a request.
+    fn asked(&mut self) {
+        *self = Due { left: self.then, then: (self.then * 2).min(ROUNDS_MAX) };
+    }
+}
+
+/// Result of [`DamageList::add`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Added {
+    /// The block was added.
+    New,
+    /// The block is in the list, or the list was already found full.
+    Known,
+    /// The list has just become too small. The block was not added.
+    Full,
+}
+
+impl State {
+    fn remove(&mut self, block: &(Fid, DamagedBlock)) {
+        self.is_full &= self.blocks.remove(block).is_none();
+    }
+}
+
 impl DamageList {
-    /// Adds a block of an object. Returns whether it was not in the list.
-    pub fn add(&self, object: Fid, block: DamagedBlock) -> bool {
-        let blocks = &mut self.0.lock().blocks;
-        let is_new = !blocks.contains_key(&(object, block));
-        if is_new && blocks.len() < LISTED_MAX {
-            blocks.insert((object, block), false);
+    /// Adds a block of an object.
+    pub fn add(&self, object: Fid, block: DamagedBlock) -> Added {
+        let mut state = self.0.lock();
+        if state.blocks.contains_key(&(object, block)) {
+            return Added::Known;
         }
-        is_new
+        if state.blocks.len() < LISTED_MAX {
+            state.blocks.insert((object, block), Due::NOW);
+            return Added::New;
+        }
+        if std::mem::replace(&mut state.is_full, true) { Added::Known } else { Added::Full }
     }
 
     /// Returns all blocks by object.
@@ -44,32 +87,39 @@ impl DamageList {
     /// Removes blocks that are not damaged any more.
     pub fn remove(&self, blocks: &[(Fid, DamagedBlock)]) {
         let mut state = self.0.lock();
-        blocks.iter().for_each(|block| _ = state.blocks.remove(block));
+        blocks.iter().for_each(|block| state.remove(block));
     }
 
     /// Takes at most `max` blocks that the MDT is to be asked to repair.
     pub fn take_unasked(&self, max: usize) -> Vec<(Fid, DamagedBlock)> {
         let mut state = self.0.lock();
-        let unasked = state.blocks.iter_mut().filter(|(_, is_asked)| !**is_asked).take(max);
+        let unasked = state.blocks.iter_mut().filter(|(_, due)| due.left == 0).take(max);
         unasked
-            .map(|(block, is_asked)| {
-                *is_asked = true;
+            .map(|(block, due)| {
+                due.asked();
                 *block
             })
             .collect()
     }
 
-    /// Lets the MDT be asked for all blocks again. Returns whether there are any.
+    /// Lets the MDT be asked for all blocks now. Returns whether there are any.
     pub fn ask_again(&self) -> bool {
         let mut state = self.0.lock();
-        state.blocks.values_mut().for_each(|is_asked| *is_asked = false);
+        state.blocks.values_mut().for_each(|due| *due = Due::NOW);
         !state.blocks.is_empty()
+    }
+
+    /// Begins a round. Returns whether the MDT is to be asked for any block.
+    pub fn begin_round(&self) -> bool {
+        let mut state = self.0.lock();
+        state.blocks.values_mut().for_each(|due| due.left = due.left.saturating_sub(1));
+        state.blocks.values().any(|due| due.left == 0)
     }
 
     /// Records a repair.
     pub fn repaired(&self, damaged: Damaged) {
         let mut state = self.0.lock();
-        state.blocks.remove(&(damaged.object, damaged.block));
+        state.remove(&(damaged.object, damaged.block));
         state.repaired_count += 1;
         if state.repaired.len() == REPAIRED_MAX {
             state.repaired.pop_front();
@@ -98,10 +148,11 @@ mod tests {
     fn mdt_is_asked_for_each_damaged_block_once_until_asked_again() {
         let list = DamageList::default();
         assert!(!list.ask_again());
-        assert!(list.add(object(1), BLOCK) && list.add(object(2), BLOCK) && !list.add(object(1), BLOCK));
+        let added = [1, 2, 1].map(|oid| list.add(object(oid), BLOCK));
+        assert_eq!(added, [Added::New, Added::New, Added::Known]);
         assert_eq!(list.take_unasked(1), [(object(1), BLOCK)]);
         assert_eq!(list.take_unasked(9), [(object(2), BLOCK)]);
-        assert!(!list.add(object(2), BLOCK) && list.take_unasked(9).is_empty());
+        assert!(list.add(object(2), BLOCK) == Added::Known && list.take_unasked(9).is_empty());
         list.remove(&[(object(1), BLOCK)]);
         assert!(list.ask_again());
         assert_eq!(list.take_unasked(9), [(object(2), BLOCK)]);
@@ -111,13 +162,30 @@ mod tests {
     }
 
     #[test]
+    fn repairs_that_fail_are_requested_less_and_less_often() {
+        let list = DamageList::default();
+        list.add(object(1), BLOCK);
+        let asks = |list: &DamageList| !list.take_unasked(9).is_empty();
+        assert!(asks(&list));
+        let rounds: Vec<u32> = (1..=1000).filter(|_| list.begin_round() && asks(&list)).collect();
+        assert_eq!(rounds, [1, 3, 7, 15, 31, 63, 127, 255, 511, 767]);
+        assert!(list.ask_again() && asks(&list), "a scrub begins");
+        assert!(list.begin_round() && asks(&list) && !list.begin_round());
+    }
+
+    #[test]
     fn damage_list_is_bounded() {
         let list = DamageList::default();
-        for oid in 1..=LISTED_MAX as u32 + 2 {
-            assert!(list.add(object(oid), BLOCK), "each is logged");
+        let last = LISTED_MAX as u32;
+        for oid in 1..=last {
+            assert_eq!(list.add(object(oid), BLOCK), Added::New);
             list.repaired(Damaged { object: Fid::ZERO, file: Fid::ZERO, block: BLOCK });
         }
+        let added = || [1, last + 1, last + 2].map(|oid| list.add(object(oid), BLOCK));
+        assert_eq!(added(), [Added::Known, Added::Full, Added::Known]);
+        assert_eq!(added(), [Added::Known; 3], "it is logged once");
         assert_eq!((list.all().len(), list.repairs().1.len()), (LISTED_MAX, REPAIRED_MAX));
-        assert!(!list.add(object(1), BLOCK));
+        list.remove(&[(object(2), BLOCK)]);
+        assert_eq!(added(), [Added::Known, Added::New, Added::Full]);
     }
 }

@@ -6,7 +6,7 @@ use sheen_wire::{
 };
 use tracing::error;
 
-use super::Store;
+use super::{Store, damage::Added};
 
 /// Damaged blocks that the status lists.
 const SHOWN_MAX: usize = 100;
@@ -39,24 +39,40 @@ impl Store {
         Damaged { object, file: self.file_of(object), block }
     }
 
-    /// Logs and lists damage that was not found before, and asks the MDT to repair it.
+    /// Logs and lists damage that was not found before, and asks the MDT to repair it. If the list
+    /// is full, logs that once.
     pub(super) fn note_damage(&self, object: Fid, block: DamagedBlock) {
-        if self.damaged.add(object, block) {
-            error!(
-                "{}: {} is damaged: {} bytes from offset {} differ from their checksum; reads of them fail with EIO \
-                 until they are repaired from another mirror. Without a mirror, restore the file from a copy. Check \
-                 the device",
-                self.home.dir().display(),
-                name(object, self.file_of(object)),
-                block.len,
-                block.offset
-            );
+        let mut added = self.damaged.add(object, block);
+        let was_full = added == Added::Full;
+        if was_full {
+            self.damage(); // removes blocks that are not damaged any more
+            added = self.damaged.add(object, block);
+        }
+        if added != Added::New && !was_full {
+            return;
+        }
+        error!(
+            "{}: {} is damaged: {} bytes from offset {} differ from their checksum; reads of them fail with EIO \
+             until they are repaired from another mirror. Without a mirror, restore the file from a copy. Check \
+             the device",
+            self.home.dir().display(),
+            name(object, self.file_of(object)),
+            block.len,
+            block.offset
+        );
+        if added == Added::New {
             self.accounting().needs.notify_waiters();
+        } else {
+            error!(
+                "{}: the list of damaged blocks is full: more damage is not logged, listed or repaired. Restore \
+                 damaged files, and start a scrub",
+                self.home.dir().display()
+            );
         }
     }
 
-    /// Returns the damaged blocks that were found, by object. Those that have been written,
-    /// destroyed or found intact since are left out.
+    /// Returns the damaged blocks that were found, by object. Blocks that have been written,
+    /// destroyed or found intact since are removed from the list.
     pub fn damage(&self) -> Vec<(Fid, DamagedBlock)> {
         let (still, changed): (Vec<_>, Vec<_>) = self.damaged.all().into_iter().partition(|(object, block)| {
             let object = self.files.existing(*object).ok().flatten();
@@ -81,9 +97,20 @@ impl Store {
         unasked.into_iter().map(|damaged| self.with_file(damaged)).collect()
     }
 
-    /// Lets the MDT be asked again to repair all damaged blocks.
+    /// Lets the MDT be asked now to repair all blocks that are still damaged.
     pub fn ask_for_repairs_again(&self) {
+        self.damage(); // removes the others
         if self.damaged.ask_again() {
+            self.accounting().needs.notify_waiters();
+        }
+    }
+
+    /// Begins a round of requests for repairs: lets the MDT be asked for the blocks whose turn it
+    /// is, and that are still damaged. A block that is not repaired has its turn less and less
+    /// often.
+    pub fn ask_for_due_repairs(&self) {
+        self.damage(); // removes the others
+        if self.damaged.begin_round() {
             self.accounting().needs.notify_waiters();
         }
     }

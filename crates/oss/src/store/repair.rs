@@ -6,10 +6,14 @@
 //! Invariants:
 //! * a block is written only while its checksum is stored, and no change of it is in progress. A
 //!   change removes the checksum first, so a repair never undoes a change;
+//! * a block that is intact when it is compared again is not written: a read may have failed only
+//!   once;
 //! * bytes for a whole block are written only if they have the checksum;
 //! * the object's time of the last change and its data version remain;
 //! * a block counts as repaired when it was compared and is durable. Otherwise the damage could
 //!   return after a power failure, when the checksum does not count any more.
+
+use std::sync::Arc;
 
 use sheen_wire::{
     Bulk, Errno, Fid, Result,
@@ -17,9 +21,40 @@ use sheen_wire::{
 };
 use tracing::info;
 
-use super::{Store, damage_report::name};
+use super::{Store, damage_report::name, files::Object};
 
 impl Store {
+    /// Compares a block that was found damaged once more, before it is repaired.
+    ///
+    /// # Errors
+    /// ESTALE: the block is intact, or was changed since. Then it leaves the list of damage. Errors
+    /// of the local file system.
+    pub async fn check_damaged(&self, object: Fid, block: &DamagedBlock) -> Result<()> {
+        let is_damaged = match self.files.existing(object)? {
+            Some(open) => self.is_damaged(&open, block).await,
+            None => Err(Errno::ESTALE),
+        };
+        match is_damaged {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(Errno::ESTALE) => {
+                self.damaged.remove(&[(object, *block)]);
+                Err(Errno::ESTALE)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Compares a block with its checksum. Returns whether it is damaged.
+    ///
+    /// # Errors
+    /// ESTALE: it was changed. Errors of the local file system.
+    async fn is_damaged(&self, open: &Arc<Object>, block: &DamagedBlock) -> Result<bool> {
+        let (known, number) = open.at_rest.find(self.epoch(), block).ok_or(Errno::ESTALE)?;
+        let reader = open.clone();
+        let compare = self.rt.run_blocking(move || reader.at_rest.damaged_blocks(&known, number..number + 1));
+        Ok(!compare.await?.is_empty())
+    }
+
     /// Writes bytes to offset `at` of a damaged block of an object. The caller makes sure that no
     /// other request changes the block meanwhile.
     ///
@@ -53,10 +88,7 @@ impl Store {
     /// ESTALE: it was changed. EUCLEAN: it is still damaged. Errors of the local file system.
     pub async fn end_repair(&self, object: Fid, block: &DamagedBlock) -> Result<()> {
         let open = self.files.existing(object)?.ok_or(Errno::ESTALE)?;
-        let (known, number) = open.at_rest.find(self.epoch(), block).ok_or(Errno::ESTALE)?;
-        let reader = open.clone();
-        let compare = self.rt.run_blocking(move || reader.at_rest.damaged_blocks(&known, number..number + 1));
-        if !compare.await?.is_empty() {
+        if self.is_damaged(&open, block).await? {
             return Err(Errno::EUCLEAN);
         }
         open.file.sync_data().await?;

@@ -38,9 +38,13 @@ fn scrub(process: &Process, ost: &Ost) -> Vec<DamagedBlock> {
 
 /// Changes a byte of the object's file.
 fn damage(process: &Process) {
+    put(process, b"x");
+}
+
+fn put(process: &Process, byte: &[u8]) {
     let path = process.dir.join("ost").join(name::path(OBJECT));
     let file = process.net.rt().disk().open(path, OpenOptions::READ_WRITE).unwrap();
-    file.write_all_at(DAMAGED as u64, b"x").unwrap();
+    file.write_all_at(DAMAGED as u64, byte).unwrap();
 }
 
 /// An OST whose object has one damaged block, of which the OST knows.
@@ -114,6 +118,31 @@ fn large_block_is_repaired_in_parts() {
     assert_eq!(repair(&mdt, block, BLOCK, &[7; 6]), Ok(()));
     assert_eq!(repair(&mdt, block, BLOCK + 6, &[7; BLOCK as usize - 6]), Ok(()));
     assert_eq!(ost.store().damage_report().repaired, 1);
+    process.run(ost.stop());
+}
+
+#[test]
+fn repair_writes_nothing_to_a_block_that_is_intact_again() {
+    let (process, ost, block) = with_damage();
+    let mdt = Caller::local(&process, &ost, "mdt");
+    put(&process, &DATA[..1]);
+    assert_eq!(ost.store().damage().len(), 1, "it was not compared since");
+    assert_eq!(repair(&mdt, block, BLOCK, &[8; 1000]), Err(Errno::ESTALE));
+    assert!(ost.store().damage().is_empty() && ost.store().damage_report().repaired == 0);
+    assert_eq!(mdt.read(OBJECT), DATA);
+    process.run(ost.stop());
+}
+
+#[test]
+fn mdt_is_not_asked_to_repair_a_block_that_was_written() {
+    let (process, ost, _) = with_damage();
+    assert_eq!(ost.store().damage_to_repair().len(), 1);
+    ost.store().ask_for_due_repairs();
+    assert_eq!(ost.store().damage_to_repair().len(), 1);
+    let client = Caller::local(&process, &ost, "a");
+    write(&client, BLOCK, b"new");
+    ost.store().ask_for_repairs_again();
+    assert!(ost.store().damage_to_repair().is_empty());
     process.run(ost.stop());
 }
 
