@@ -157,7 +157,7 @@ impl Osc {
 
     /// Prepares a request. [`OstRequest::send`] sends it.
     pub fn request(&self, body: ost::Request) -> OstRequest<'_> {
-        OstRequest { osc: self, body, bulk: Bulk::new(), guarded: false, urgent: false }
+        OstRequest { osc: self, body, bulk: Bulk::new(), guarded: None, urgent: false }
     }
 }
 
@@ -168,7 +168,8 @@ pub struct OstRequest<'a> {
     osc: &'a Osc,
     body: ost::Request,
     bulk: Bulk,
-    guarded: bool,
+    /// Number of evictions up to which the request is valid.
+    guarded: Option<u64>,
     urgent: bool,
 }
 
@@ -178,10 +179,10 @@ impl<'a> OstRequest<'a> {
         OstRequest { bulk, ..self }
     }
 
-    /// Marks a request that is valid only under a lock which this client holds
-    /// ([`ImportRequest::guarded`]).
+    /// Marks a request that is valid only under a lock which this client holds now
+    /// ([`ImportRequest::guarded_since`]).
     pub fn guarded(self) -> Self {
-        OstRequest { guarded: true, ..self }
+        OstRequest { guarded: Some(self.osc.import.evictions()), ..self }
     }
 
     /// Marks a guarded request that does not wait for the slots of other requests. For flushes,
@@ -229,7 +230,7 @@ impl<'a> OstRequest<'a> {
     /// # Errors
     /// EACCES: the user may not do what is requested. MOVED: an object has left its file.
     async fn run_as_user(self, in_place: bool) -> Result<Response<ost::Reply>, Failure> {
-        let guard = (self.guarded || self.urgent).then(|| self.osc.import.prepare());
+        let guard = (self.guarded.is_some() || self.urgent).then(|| self.osc.import.prepare());
         for attempt in 0..PRESENTS_MAX {
             let presented = self.osc.present(&self.body).await;
             match (presented, &guard) {
@@ -276,9 +277,9 @@ impl<'a> OstRequest<'a> {
         let request = osc.import.request(body).bulk(bulk);
         Ok(match (urgent, guarded, lock) {
             (true, ..) => request.urgent(),
-            (false, true, _) => request.guarded(),
-            (false, false, Some(lock)) => request.patient().awaits(lock),
-            (false, false, None) => request,
+            (false, Some(evictions), _) => request.guarded_since(evictions),
+            (false, None, Some(lock)) => request.patient().awaits(lock),
+            (false, None, None) => request,
         })
     }
 }

@@ -11,7 +11,7 @@ use sheen_rt::{Instant, Rt};
 use sheen_wire::Fid;
 
 use super::{
-    data::{DataCache, FileData, Flushed},
+    data::{DataCache, FileData, Flushed, Losing},
     hits::Hits,
     meta::{Meta, Token},
 };
@@ -98,29 +98,53 @@ impl Cache {
     /// Drops the kernel's pages of a file, unless it has none. Returns the invalidation to await.
     /// If it ends early, another one follows in the background.
     pub fn flush_pages(self: &Arc<Cache>, file: &Arc<FileData>) -> Option<BoxFuture<'static, ()>> {
+        self.flush_for(file, None)
+    }
+
+    /// As [`Cache::flush_pages`], before locks of this OST are cancelled. If the OST evicts this
+    /// client meanwhile, the pages that programs stored into are discarded.
+    pub fn flush_locked_pages(self: &Arc<Cache>, file: &Arc<FileData>, ost: u32) -> Option<BoxFuture<'static, ()>> {
+        self.flush_for(file, Some(ost))
+    }
+
+    fn flush_for(self: &Arc<Cache>, file: &Arc<FileData>, ost: Option<u32>) -> Option<BoxFuture<'static, ()>> {
         if !file.begin_flush() {
             return None;
         }
+        let losing = file.lose(ost);
         let (cache, file) = (self.clone(), file.clone());
         Some(Box::pin(async move {
             match file.flush(&cache.rt, cache.kernel()).await {
-                Flushed::Complete => cache.data.tidy(file.fid()),
-                early => drop(cache.rt.spawn("ldlm_invalidate", cache.clone().flush_again(file, early))),
+                Flushed::Complete => cache.end_loss(losing).await,
+                early => drop(cache.rt.spawn("ldlm_invalidate", cache.clone().flush_again(losing, early))),
             }
         }))
     }
 
-    /// Drops the kernel's pages of a file, however long the kernel takes.
-    pub async fn drop_pages(&self, file: &FileData) {
-        if let Some(kernel) = self.kernel().cloned() {
-            let fid = file.fid();
+    /// Drops the kernel's pages of a file whose locks were lost, however long the kernel takes.
+    pub async fn flush_lost_pages(self: Arc<Cache>, losing: Losing) {
+        let is_begun = losing.file.begin_flush();
+        let flushed = if is_begun { losing.file.flush(&self.rt, self.kernel()).await } else { Flushed::Complete };
+        self.flush_again(losing, flushed).await;
+    }
+
+    /// Ends an invalidation. The kernel keeps a page whose write failed, so discarded pages are
+    /// dropped once more.
+    async fn end_loss(&self, losing: Losing) {
+        let fid = losing.file.fid();
+        if losing.discards()
+            && let Some(kernel) = self.kernel().cloned()
+        {
             self.rt.run_blocking(move || kernel.data(fid)).await;
         }
+        drop(losing);
+        self.data.tidy(fid);
     }
 
     /// Drops the pages that an invalidation left when it ended early. No lock guards these pages.
     /// New reads are locked meanwhile, so the unlocked ones come to an end.
-    async fn flush_again(self: Arc<Cache>, file: Arc<FileData>, mut flushed: Flushed) {
+    async fn flush_again(self: Arc<Cache>, losing: Losing, mut flushed: Flushed) {
+        let file = losing.file.clone();
         loop {
             match flushed {
                 Flushed::Complete => break,
@@ -133,7 +157,7 @@ impl Cache {
             }
             flushed = file.flush(&self.rt, self.kernel()).await;
         }
-        self.data.tidy(file.fid());
+        self.end_loss(losing).await;
     }
 
     /// Drops the kernel's pages of a file like [`Cache::flush_pages`], if some are cached under the

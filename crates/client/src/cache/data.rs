@@ -16,9 +16,10 @@
 //! already running, another thread repeats it without these pages.
 //!
 //! **Lost locks**: programs may have stored into pages under locks that an eviction has dropped.
-//! Other clients may have written the same bytes since. So while the invalidation after the loss
-//! runs, the writes of such pages fail ([`FileData::discards_page`]). The kernel then reports EIO
-//! at msync(2) and fsync(2).
+//! Other clients may have written the same bytes since. So the writes of such pages fail until the
+//! kernel has dropped them all ([`FileData::discards_page`]). The kernel then reports EIO at
+//! msync(2) and fsync(2). A lock that is being cancelled may be lost as well, before its pages are
+//! written. So each such invalidation is registered with the OST of the locks ([`Losing`]).
 //!
 //! Two clients that write pages which they also cache could wait for each other in the kernel,
 //! where this module has no control. So an invalidation that takes longer than [`INVALIDATE_MAX`]
@@ -85,13 +86,29 @@ struct State {
     pages: bool,
     /// Whether some of these pages are cached under the LAYOUT lock, such as holes without objects.
     holes: bool,
-    /// Number of invalidations after a loss of locks that run.
-    losing: u32,
-    /// Whether these discard pages that programs stored into, and whether they did.
-    discards: bool,
+    /// Invalidations of pages whose locks are lost, or will be, in order of their numbers.
+    losing: Vec<Loss>,
+    /// Number of such invalidations begun so far.
+    losses: u64,
+    /// Whether one of these has discarded pages that programs stored into.
     discarded: bool,
     /// Reads that wait for invalidations or for a new layout.
     stalls: Stalls,
+}
+
+/// An invalidation of pages whose locks are lost, or will be.
+struct Loss {
+    number: u64,
+    /// Index of the OST of the locks. `None`: they are locks of the MDT.
+    ost: Option<u32>,
+    /// Whether pages that programs stored into are discarded.
+    discards: bool,
+}
+
+impl State {
+    fn discards(&self) -> bool {
+        self.losing.iter().any(|loss| loss.discards)
+    }
 }
 
 /// References to the locks under which data was read; for pages of the kernel, also the registered
@@ -180,26 +197,28 @@ impl Drop for Reading {
     }
 }
 
-/// An invalidation after a loss of locks, until it is dropped.
+/// An invalidation of pages whose locks are lost, or will be, until it is dropped. Drop it once the
+/// kernel has dropped the pages.
 pub struct Losing {
     /// The file.
     pub file: Arc<FileData>,
+    number: u64,
 }
 
 impl Losing {
-    /// Whether pages that programs stored into are discarded.
+    /// Whether pages that programs stored into are discarded, because their OST has evicted this
+    /// client.
     pub fn discards(&self) -> bool {
-        self.file.state.lock().discards
+        self.file.state.lock().losing.iter().any(|loss| loss.number == self.number && loss.discards)
     }
 }
 
 impl Drop for Losing {
     fn drop(&mut self) {
         let mut state = self.file.state.lock();
-        state.losing -= 1;
-        if state.losing == 0 {
-            (state.discards, state.discarded) = (false, false);
-        }
+        state.losing.retain(|loss| loss.number != self.number);
+        let discards = state.discards();
+        state.discarded &= discards;
     }
 }
 
@@ -254,12 +273,12 @@ impl DataCache {
         self.get(fid).map_or_else(|| self.objects.has_any(fid), |file| file.is_guarded())
     }
 
-    /// Discards what programs have stored into pages of the files whose locks were lost
+    /// Discards what programs have stored into pages of the files whose locks of this OST were lost
     /// ([`FileData::lose`]): other clients may have written since.
-    pub fn discard_stored(&self) {
+    pub fn discard_stored(&self, ost: u32) {
         for file in self.files.lock().values() {
             let mut state = file.state.lock();
-            state.discards |= state.losing > 0;
+            state.losing.iter_mut().filter(|loss| loss.ost == Some(ost)).for_each(|loss| loss.discards = true);
         }
     }
 
@@ -268,7 +287,7 @@ impl DataCache {
         let mut files = self.files.lock();
         let Some(file) = files.get(&fid) else { return };
         let state = file.state.lock();
-        let is_idle = state.flushing == 0 && state.reading == 0 && state.losing == 0 && state.stalls.is_empty();
+        let is_idle = state.flushing == 0 && state.reading == 0 && state.losing.is_empty() && state.stalls.is_empty();
         let is_spare = is_idle && !state.holes && !self.objects.has_any(fid);
         drop(state);
         if is_spare {
@@ -338,23 +357,28 @@ impl FileData {
         self.state.lock().holes
     }
 
-    /// Registers the invalidation after a loss of locks.
-    pub fn lose(self: &Arc<Self>) -> Losing {
-        self.state.lock().losing += 1;
-        Losing { file: self.clone() }
+    /// Registers the invalidation of pages whose locks of this OST are lost, or will be. `None`: the
+    /// locks are those of the MDT, whose loss discards no pages.
+    pub fn lose(self: &Arc<Self>, ost: Option<u32>) -> Losing {
+        let mut state = self.state.lock();
+        let number = state.losses;
+        state.losses += 1;
+        state.losing.push(Loss { number, ost, discards: false });
+        Losing { file: self.clone(), number }
     }
 
     /// Whether a page that the kernel writes back is discarded, because a program may have stored
     /// into it under a lost lock. The first one after the loss is logged.
     pub fn discards_page(&self) -> bool {
         let mut state = self.state.lock();
-        if state.discards && !std::mem::replace(&mut state.discarded, true) {
+        let discards = state.discards();
+        if discards && !std::mem::replace(&mut state.discarded, true) {
             tracing::error!(
                 "{}: evicted by an OST: discarded stores of programs through mappings; msync and fsync return EIO",
                 self.fid
             );
         }
-        state.discards
+        discards
     }
 
     /// Begins an invalidation. Returns `false` if the kernel has no pages.
@@ -624,17 +648,21 @@ mod tests {
         let cache = cache(&sim.rt(1));
         drop(cache.reading(FILE, 0, 4096));
         let file = cache.get(FILE).expect("it is read");
-        cache.discard_stored();
+        cache.discard_stored(0);
         assert!(!file.discards_page(), "no lock was lost");
-        let (first, second) = (file.lose(), file.lose());
+        let (first, second) = (file.lose(Some(0)), file.lose(Some(0)));
+        let (other, layout) = (file.lose(Some(1)), file.lose(None));
         assert!(!file.discards_page(), "a restarted OST waits for this client");
-        cache.discard_stored();
+        cache.discard_stored(2);
+        assert!(!file.discards_page(), "that OST had no locks on the file");
+        cache.discard_stored(0);
         cache.tidy(FILE);
         assert!(cache.get(FILE).is_some() && first.discards() && file.discards_page());
         drop(first);
         assert!(file.discards_page());
         drop(second);
-        assert!(!file.discards_page());
+        assert!(!file.discards_page(), "the other invalidations are after losses without evictions");
+        drop((other, layout));
         cache.tidy(FILE);
         assert!(cache.get(FILE).is_none());
     }

@@ -14,8 +14,8 @@
 //!
 //! **After an eviction by an OST** other clients may have written the bytes of a page that a
 //! program stored before. So the write of such a page fails, and the kernel reports EIO at
-//! msync(2). A write in flight at the eviction is not sent again. A later one fails while the
-//! kernel drops its pages.
+//! msync(2). A write in flight at the eviction is not sent again, nor is one that has begun and that
+//! still waits for the size. A later one fails while the kernel drops its pages.
 //!
 //! **The write of a page waits for nothing that waits for the page.** An invalidation waits for the
 //! page, and it delays the cancel of locks. So the write requests no lock. Clients that know more
@@ -45,22 +45,30 @@ impl Client {
         if file.mirror() != 0 {
             return Err(Errno::EINVAL);
         }
+        // In this order: pages are marked before an eviction is counted.
+        let valid = self.lov.evictions().discards();
         if self.cache.data.get(file.fid()).is_some_and(|data| data.discards_page()) {
             return Err(Errno::EIO);
         }
-        self.write_for(file, offset, data, false, false, true).await
+        self.write_for(file, offset, data, false, false, Some(valid)).await
     }
 
     /// Writes the part of a page that lies in the file. Returns the number of bytes, and the
-    /// generation of the layout that was used.
-    pub(super) async fn write_inside(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<(usize, u32)> {
+    /// generation of the layout that was used. `valid`: as [`crate::lov::WriteMode::page`].
+    pub(super) async fn write_inside(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        data: Bulk,
+        valid: u64,
+    ) -> Result<(usize, u32)> {
         let (data, len) = (&data, data.len());
         let attempt = |attempt| async move {
             let (inside, generation) = self.inside(file, offset, len as u64).await?;
             if inside == 0 {
                 return Ok(Attempt::Done((len, generation)));
             }
-            let written = self.try_write(file, offset, &data.slice(0, inside), false, true, attempt).await?;
+            let written = self.try_write(file, offset, &data.slice(0, inside), false, Some(valid), attempt).await?;
             Ok(written.map(|(written, generation)| (if written == inside { len } else { written }, generation)))
         };
         self.with_layout("write", file, attempt).await

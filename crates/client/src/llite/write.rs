@@ -49,7 +49,7 @@ impl Client {
     /// As [`Client::write`].
     pub async fn write_as(&self, file: &OpenFile, offset: u64, data: Bulk, append: bool, sync: bool) -> Result<usize> {
         let (fid, reads) = (file.fid(), self.page_reads(file.fid()));
-        let answer = self.write_for(file, offset, data, append, sync, false).await;
+        let answer = self.write_for(file, offset, data, append, sync, None).await;
         self.drop_older_pages(fid, reads).await;
         answer
     }
@@ -66,7 +66,7 @@ impl Client {
         data: Bulk,
         append: bool,
         sync: bool,
-        page: bool,
+        page: Option<u64>,
     ) -> Result<usize> {
         let _timer = self.stats.time(Op::Write);
         if !flags::writes(file.flags()) {
@@ -77,10 +77,10 @@ impl Client {
         let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
         let (written, generation) = if append {
             Box::pin(self.append(file, data, sync)).await?
-        } else if page {
-            Box::pin(self.write_inside(file, offset, data)).await?
+        } else if let Some(valid) = page {
+            Box::pin(self.write_inside(file, offset, data, valid)).await?
         } else {
-            let attempt = |attempt| self.try_write(file, offset, &data, sync, false, attempt);
+            let attempt = |attempt| self.try_write(file, offset, &data, sync, None, attempt);
             self.with_layout("write", file, attempt).await?
         };
         self.stats.record(Op::WriteBytes, written as u64);
@@ -97,18 +97,18 @@ impl Client {
     }
 
     /// Writes at an offset. Returns the number of bytes, and the generation of the layout that was
-    /// used. `attempt`: the number of attempts before.
+    /// used. `page`: as in [`WriteMode`]. `attempt`: the number of attempts before.
     pub(super) async fn try_write(
         &self,
         file: &OpenFile,
         offset: u64,
         data: &Bulk,
         sync: bool,
-        page: bool,
+        page: Option<u64>,
         attempt: u32,
     ) -> Result<Attempt<(usize, u32)>, Failure> {
         let (fid, len, changes) = (file.fid(), data.len(), file.inode.changes());
-        let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
+        let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page.is_some()).await?;
         let used = LayoutUse::new(file, layout, changes);
         let layout = &used.layout;
         let mode = match attempt {
@@ -269,10 +269,10 @@ impl Client {
     /// Chooses how to do a write at an offset. The first write through an inode's open files is
     /// sent to the OSTs at once, without a lock of this client. So a small file that is written in
     /// one call costs one request. Pages of the kernel's page cache are not buffered a second time.
-    fn write_mode(&self, file: &OpenFile, len: usize, sync: bool, page: bool) -> WriteMode {
+    fn write_mode(&self, file: &OpenFile, len: usize, sync: bool, page: Option<u64>) -> WriteMode {
         let first = !file.inode.written.swap(true, Relaxed);
         let direct = file.flags() & flags::DIRECT != 0;
-        if first || sync || page || direct {
+        if first || sync || page.is_some() || direct {
             return WriteMode { sync, page, ..WriteMode::default() };
         }
         let cache = self.lov.keeping() && !file.inode.through.load(Relaxed);

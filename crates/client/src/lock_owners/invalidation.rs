@@ -25,18 +25,11 @@ pub fn both(
 }
 
 /// Drops the kernel's pages of a file whose locks were lost. Repeats it after the end of the reads
-/// that began under these locks. The stored pages that are to be discarded are dropped when
-/// `losing` is.
+/// that began under these locks. `losing` ends when the kernel has dropped all pages, also if these
+/// wait for the recovery of their OST.
 pub async fn drop_lost_pages(cache: Arc<Cache>, losing: Losing) {
     let file = losing.file.clone();
-    if let Some(waits) = cache.flush_pages(&file) {
-        waits.await;
-    }
-    if losing.discards() {
-        // The invalidation may have ended early, because the pages waited for their OST.
-        cache.drop_pages(&file).await;
-    }
-    drop(losing);
+    cache.clone().flush_lost_pages(losing).await;
     for _ in 0..LOST_READS_POLLS {
         if file.reads().under_way == 0 {
             break;

@@ -124,7 +124,7 @@ impl Owner for MdtLocks {
             self.layouts.forget(fid);
             if let Some(data) = self.cache.data.get(fid).filter(|data| data.has_holes()) {
                 // On a task, as in `OstLocks`.
-                drop(self.cache.rt().spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), data.lose())));
+                drop(self.cache.rt().spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), data.lose(None))));
             }
         }
     }

@@ -44,7 +44,7 @@ impl OstLocks {
         let sizes = self.cache.drop_sizes(fid);
         self.objects.revoked(fid);
         let file = self.cache.data.get(fid);
-        let waits = file.and_then(|file| self.cache.flush_pages(&file));
+        let waits = file.and_then(|file| self.cache.flush_locked_pages(&file, self.osc.index()));
         let all = Policy::extent(0, u64::MAX);
         if !self.osc.locks().covered(resource, &all) {
             self.objects.remove(resource.fid);
@@ -87,7 +87,8 @@ impl Owner for OstLocks {
                 self.cache.go_on(self.cache.drop_sizes(fid));
                 if let Some(file) = self.cache.data.get(fid) {
                     // On a task: the kernel may wait for reads that wait for this OST.
-                    drop(self.cache.rt().spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), file.lose())));
+                    let losing = file.lose(Some(self.osc.index()));
+                    drop(self.cache.rt().spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), losing)));
                 }
             }
             self.objects.remove(resource.fid);
@@ -96,7 +97,7 @@ impl Owner for OstLocks {
     }
 
     fn discard_stored(&self) {
-        self.cache.data.discard_stored();
+        self.cache.data.discard_stored(self.osc.index());
     }
 
     // Extent locks have no bits, so there are no converts.

@@ -21,6 +21,7 @@ pub struct Evictions {
     /// Number of evictions after which the MDT has answered.
     confirmed: AtomicU64,
     group_losses: AtomicU64,
+    discards: AtomicU64,
     ask: OnceLock<Ask>,
 }
 
@@ -58,6 +59,17 @@ impl Evictions {
     /// was not among them.
     pub fn group_losses(&self) -> u64 {
         self.group_losses.load(SeqCst)
+    }
+
+    /// Records that an OST has made the stored pages of mappings invalid. Call it after they are
+    /// marked. Returns the number of such records.
+    pub fn note_discard(&self) -> u64 {
+        self.discards.fetch_add(1, SeqCst) + 1
+    }
+
+    /// Returns how often OSTs have made stored pages of mappings invalid.
+    pub fn discards(&self) -> u64 {
+        self.discards.load(SeqCst)
     }
 
     /// Returns whether the locks of the MDT are in doubt.

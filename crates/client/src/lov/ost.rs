@@ -1,6 +1,12 @@
 //! One OST with all that a lov needs of it.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
 
 use super::{
     evictions::Evictions,
@@ -19,6 +25,8 @@ pub struct Ost {
     pub osc: Arc<Osc>,
     /// Data that is not yet on the OST.
     pub writeback: Arc<Writeback>,
+    /// Count of `Evictions::discards` after the OST last made stored pages invalid.
+    discarded: Arc<AtomicU64>,
     /// Owner of the lock table, which holds only a Weak to it.
     _owner: Arc<dyn Owner>,
 }
@@ -39,7 +47,8 @@ impl Ost {
         osc.locks().set_owner(Arc::downgrade(&owner));
         let evictions = evictions.clone();
         let (locks, dirty) = (Arc::downgrade(osc.locks()), Arc::downgrade(&writeback));
-        let presented = osc.presented().clone();
+        let (presented, discarded) = (osc.presented().clone(), Arc::new(AtomicU64::new(0)));
+        let last_discarded = discarded.clone();
         osc.import().on_restart(move |ost| {
             if ost.evicted() {
                 evictions.note();
@@ -55,6 +64,7 @@ impl Ost {
             }
             let (dirty, evictions, presented) = (dirty.upgrade(), evictions.clone(), presented.clone());
             presented.forget();
+            let discarded = last_discarded.clone();
             Box::pin(async move {
                 let returned = if ost.restarted() { recover(&ost, &presented).await? } else { Return::Complete };
                 let is_late = matches!(returned, Return::Late);
@@ -77,6 +87,7 @@ impl Ost {
                 if let Some(locks) = locks {
                     if reception == Reception::Evicted {
                         locks.discard_stored();
+                        discarded.store(evictions.note_discard(), SeqCst);
                     }
                     let lost = match reception {
                         Reception::Awaited => regroup(&ost, &locks, &presented).await?,
@@ -97,7 +108,13 @@ impl Ost {
                 Ok(())
             })
         });
-        Ost { osc, writeback, _owner: owner }
+        Ost { osc, writeback, discarded, _owner: owner }
+    }
+
+    /// Whether the OST has made stored pages invalid since `Evictions::discards` returned this
+    /// number.
+    pub fn has_discarded_since(&self, discards: u64) -> bool {
+        self.discarded.load(SeqCst) > discards
     }
 }
 

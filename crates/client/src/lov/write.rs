@@ -57,9 +57,10 @@ pub struct WriteMode {
     /// lost by an eviction, the write fails. A restarted OST accepts it before other clients get
     /// locks ([`crate::writeback::Appending`]).
     pub guarded: bool,
-    /// Whether the data is a page of the kernel's cache, which a program stored under a lock of
-    /// this client. If an OST evicts the client before it answers, the write fails.
-    pub page: bool,
+    /// For a page of the kernel's cache, which a program stored under a lock of this client: the
+    /// count of `Evictions::discards` when the page was valid. If an OST evicts the client later,
+    /// and before it answers, the write fails.
+    pub page: Option<u64>,
 }
 
 impl Lov {
@@ -207,9 +208,13 @@ impl Lov {
         let request = Request::Write { file, parts, sync, mtime: None, grant, held: guarded };
         let request = osc.request(request).bulk(bulk);
         let append = if guarded { held.append(ost) } else { None };
+        let request = if append.is_none() && (guarded || page.is_some()) { request.guarded() } else { request };
+        // After `guarded`: an eviction from now on makes the request fail.
+        if page.is_some_and(|valid| target.has_discarded_since(valid)) {
+            return Err(Errno::EIO.into());
+        }
         let response = match append {
             Some(append) => append.send(request).await.inspect_err(|_| held.end_append(ost))?,
-            None if guarded || page => request.guarded().send().await?,
             None => request.send().await?,
         };
         match response.body {

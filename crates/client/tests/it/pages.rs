@@ -167,3 +167,24 @@ fn page_write_is_not_resent_after_eviction() {
         page(&m, &f, 0, PAGE).await;
     });
 }
+
+/// The client requests the size first. The reply comes after the eviction.
+#[test]
+fn page_write_that_requests_size_during_eviction_fails() {
+    with_tcp(1, STRIPE as u32, &[0], async |m| {
+        let f = file(&m, 5000).await;
+        m.world.asked();
+        m.world.state.lock().habits.blind = true;
+        let (client, mapped, rt) = (m.client.clone(), f.clone(), m.net.rt().clone());
+        let writing = rt.spawn("page", async move { client.write_page(&mapped, 0, bulk(&[2; PAGE])).await });
+        rt.sleep(Duration::from_millis(50)).await;
+        assert!(!writing.is_finished());
+        let export = m.world.state.lock().locks.osts[&0].clone();
+        export.evict("test");
+        rt.sleep(Duration::from_secs(1)).await;
+        m.world.state.lock().habits.blind = false;
+        assert_eq!(writing.await.unwrap(), Err(Errno::EIO));
+        assert_eq!(asked(&m, "write"), 0, "no byte may overwrite later data");
+        page(&m, &f, 0, PAGE).await;
+    });
+}

@@ -19,12 +19,13 @@ use crate::{service::Response, waits::Awaited};
 impl<P: Protocol> Inner<P> {
     /// Sends a request over the current connection, and again if the connection is lost. Sets
     /// `xid` when the request is sent over tcp. `awaited`: what a target of this process waits for
-    /// if it does not answer at once.
+    /// if it does not answer at once. `guarded`: the number of evictions up to which the request is
+    /// valid.
     pub(super) async fn call(
         self: &Arc<Self>,
         request: P::Request,
         bulk: Bulk,
-        guarded: bool,
+        guarded: Option<u64>,
         awaited: &Awaited,
         xid: &mut Option<u64>,
     ) -> Result<Response<P::Reply>, Cause> {
@@ -33,7 +34,7 @@ impl<P: Protocol> Inner<P> {
         {
             return self.waits.track(awaited, pin!(self.call_lo(&peer, request, bulk))).await;
         }
-        let (guarded, mut prepared) = (guarded.then(|| self.link.lock().evictions()), None);
+        let mut prepared = None;
         loop {
             match self.ready(self.hard).await? {
                 Route::Lo(peer) => {

@@ -19,6 +19,9 @@ pub struct ImportRequest<'a, P: Protocol> {
     bulk: Bulk,
     slots: &'a Slots,
     guarded: bool,
+    /// Number of evictions up to which a guarded request is valid. `None`: their number when it has
+    /// got its slot.
+    since: Option<u64>,
     /// The lock that the request may have to wait for.
     lock: Option<Awaited>,
 }
@@ -27,7 +30,8 @@ impl<P: Protocol> Import<P> {
     /// Prepares a request. [`ImportRequest::send`] sends it.
     pub fn request(&self, body: impl Into<P::Request>) -> ImportRequest<'_, P> {
         let inner = &self.inner;
-        ImportRequest { inner, body: body.into(), bulk: Bulk::new(), slots: &inner.slots, guarded: false, lock: None }
+        let (body, bulk, slots) = (body.into(), Bulk::new(), &inner.slots);
+        ImportRequest { inner, body, bulk, slots, guarded: false, since: None, lock: None }
     }
 }
 
@@ -43,6 +47,11 @@ impl<P: Protocol> ImportRequest<'_, P> {
     /// not.
     pub fn guarded(self) -> Self {
         ImportRequest { guarded: true, ..self }
+    }
+
+    /// Marks a guarded request whose lock was held when [`Import::evictions`] returned this number.
+    pub fn guarded_since(self, evictions: u64) -> Self {
+        ImportRequest { guarded: true, since: Some(evictions), ..self }
     }
 
     /// Marks a guarded request that does not wait for the slots of other requests. Other clients
@@ -94,7 +103,7 @@ impl<P: Protocol> ImportRequest<'_, P> {
     }
 
     async fn run(self, in_place: bool) -> Result<Response<P::Reply>, RequestError> {
-        let ImportRequest { inner, body, bulk, slots, guarded, lock } = self;
+        let ImportRequest { inner, body, bulk, slots, guarded, since, lock } = self;
         let (op, sent, mut xid) = (P::op(&body), bulk.len(), None);
         let waits_for_change = P::waits_for_change(&body);
         // The slots are closed with the import.
@@ -103,6 +112,7 @@ impl<P: Protocol> ImportRequest<'_, P> {
         inner.stats.sending(slots.used());
         let started = inner.net.rt().now();
         let awaited = lock.unwrap_or(Awaited::Reply(op));
+        let guarded = guarded.then(|| since.unwrap_or_else(|| inner.link.lock().evictions()));
         let answer = inner.call(body, bulk, guarded, &awaited, &mut xid).await;
         let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
         let now = inner.net.rt().now();
