@@ -17,7 +17,7 @@
 //!   and the memory for one reply, and for [`SERVED_MAX`] replies of at most [`REPLY_BYTES_MAX`].
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
