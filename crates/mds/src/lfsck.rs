@@ -9,6 +9,8 @@
 //!   are durable before the next snapshot.
 //! * Orphans are repaired only if no record of the metadata is damaged: they could be objects of
 //!   the file whose record cannot be read. The other repairs need that all records can be read.
+//! * While a directory has a bad entry, nothing is repaired that counts or adds names. A lookup may
+//!   find such an entry, and a program could lose the file by removing another name.
 //! * Problems are repaired stage by stage ([`Problem::stage`]), and a check follows each stage: it
 //!   may cause or solve problems of later ones.
 
@@ -75,7 +77,7 @@ struct Checked {
 }
 
 /// Repairs problems of the first stage of which any can be repaired. Returns the outcomes. EUCLEAN:
-/// other problems come first.
+/// other problems come first. EBADMSG: bad entries come first.
 async fn repair(mdt: &Mdt, Checked { check, knows_all, .. }: &Checked, repairs: Repairs) -> Outcomes {
     let mut outcomes = Outcomes::new();
     let is_wanted = |n: &usize| match check.problems().get(*n) {
@@ -84,16 +86,22 @@ async fn repair(mdt: &Mdt, Checked { check, knows_all, .. }: &Checked, repairs: 
         None => false,
     };
     let is_sound = !mdt.commits.is_damaged();
+    let names = check.knows_all_names();
     // The objects may belong to files.
     let (orphans, others) = (is_sound && *knows_all, is_sound && check.permits_online_repairs());
     for stage in check.online_stages().into_values() {
         let problems = stage.into_iter().filter(is_wanted).filter_map(|n| Some((n, check.problems().get(n)?)));
-        let is_permitted = |(_, problem): &(usize, &Problem)| match problem {
+        let is_permitted = |problem: &Problem| match problem {
             Problem::OrphanObject { .. } => orphans,
             _ => others,
         };
-        let (permitted, refused): (Vec<_>, Vec<_>) = problems.partition(is_permitted);
-        outcomes.extend(refused.into_iter().map(|(n, _)| (n, Err(Errno::EUCLEAN))));
+        let refusal = |problem: &Problem| match is_permitted(problem) {
+            false => Some(Errno::EUCLEAN),
+            true if !names && problem.needs_all_names() => Some(Errno::EBADMSG),
+            true => None,
+        };
+        let (permitted, refused): (Vec<_>, Vec<_>) = problems.partition(|(_, problem)| refusal(problem).is_none());
+        outcomes.extend(refused.into_iter().filter_map(|(n, problem)| Some((n, Err(refusal(problem)?)))));
         let (numbers, problems): (Vec<usize>, Vec<&Problem>) = permitted.into_iter().unzip();
         let done = mdt.repair(&problems).await;
         for (problem, repair) in

@@ -227,6 +227,10 @@ fn describe(problem: &Problem, outcome: Option<&Result<()>>, repairs: Repairs) -
     let why = match (outcome, problem.repair()) {
         (Some(Ok(())), repair) => return format!("; repaired: {}", repair.unwrap_or_default()),
         (Some(Err(Errno::EUCLEAN)), _) => "the metadata has other problems; run sheen fsck".to_owned(),
+        (Some(Err(Errno::EBADMSG)), _) => {
+            "bad entries must be removed first; stop the MDT and run sheen fsck --repair".to_owned()
+        }
+        (Some(Err(Errno::EBUSY)), _) => "programs change it all the time; start another check later".to_owned(),
         (Some(Err(Errno::ESTALE)), _) => "it changed during the check; start another one".to_owned(),
         (Some(Err(Errno::E2BIG | Errno::ENOTEMPTY)), _) => {
             "the directory has too many entries; stop the MDT and run sheen fsck --repair".to_owned()

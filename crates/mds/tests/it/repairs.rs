@@ -13,7 +13,7 @@ use sheen_rt::Rt;
 use sheen_wire::mds::{Reply, Request};
 use sheen_wire::{Attr, Cred, Errno, Fid, fid};
 
-use crate::common::client::{Client, link, mknod, unlink};
+use crate::common::client::{Client, chmod, link, mknod, unlink};
 use crate::common::{Host, config, until, with_host};
 use crate::lfsck::ended;
 
@@ -150,6 +150,67 @@ fn repair_with_an_unreadable_record_changes_nothing_and_names_sheen_fsck() {
         let refused = format!("file {f} {why}");
         assert!(found.contains(&refused), "{found}");
         assert!(names(&host, fid::ROOT).await.contains(&Bytes::from_static(b"f")));
+    });
+}
+
+#[test]
+fn repair_with_a_bad_entry_leaves_link_counts_and_names_it() {
+    with_host(4, config(), async |_, rt, host| {
+        let f = Client::lo(&host, "a").await.make("first").await;
+        host.ask(link(f, "second")).await.unwrap();
+        stopped(host).await;
+        damage(&rt, |all| {
+            let bad = entry(all, "first");
+            let mut record = all[&bad].clone().unwrap();
+            // The number of the entry follows the version of the record.
+            record[1] = 0x80;
+            Records::from([(bad, Some(record))])
+        });
+        let host = Host::start(&rt, config()).await;
+        let found = repair(&host).await;
+        assert!(found.contains("status: completed\n") && found.contains("repaired: 0\n"), "{found}");
+        let why = "not repaired: bad entries must be removed first; stop the MDT and run sheen fsck --repair\n";
+        let link_count = format!("- link_count: file {f}: the number of links is 2, and should be 1; {why}");
+        assert!(found.contains(&link_count), "{found}");
+        let others = found.lines().filter(|line| line.starts_with("- ") && !line.starts_with("- bad_entry: "));
+        assert!(others.clone().count() >= 2 && others.clone().all(|line| line.ends_with(why.trim_end())), "{found}");
+        host.ask(unlink("second")).await.unwrap();
+        assert_eq!(attr(&host, f).await.nlink, 1);
+        assert!(names(&host, fid::ROOT).await.contains(&Bytes::from_static(b"first")));
+    });
+}
+
+#[test]
+fn repair_leaves_out_a_file_under_change_and_repairs_the_others() {
+    with_host(5, config(), async |_, rt, host| {
+        let client = Client::lo(&host, "a").await;
+        let files = [client.make("first").await, client.make("other").await];
+        drop(client);
+        stopped(host).await;
+        let before = damage(&rt, |_| Records::new());
+        let host = Host::start(&rt, config()).await;
+        for (file, name) in files.iter().zip(["first2", "other2"]) {
+            host.ask(link(*file, name)).await.unwrap();
+        }
+        stopped(host).await;
+        damage(&rt, |_| files.iter().map(|file| (inode(*file), before[&inode(*file)].clone())).collect());
+        let host = Host::start(&rt, config()).await;
+        let [hot, other] = files;
+        let (caches, changes) = (Client::lo(&host, "b").await, Client::lo(&host, "c").await);
+        let (_, grant) = caches.look("first").await;
+        let change = changes.spawn(chmod(hot, 0o600));
+        until(&rt, || caches.asked() == [grant.id]).await;
+        let found = repair(&host).await;
+        let number = "the number of links is 1, and should be 2";
+        let busy = "not repaired: programs change it all the time; start another check later\n";
+        assert!(found.contains(&format!("- link_count: file {hot}: {number}; {busy}")), "{found}");
+        let repaired = format!("- link_count: file {other}: {number}; repaired: set the number\n");
+        assert!(found.contains(&repaired), "{found}");
+        assert!(!change.is_finished(), "the change ended before the repair");
+        caches.cancel(&[grant.id]).await;
+        change.await.unwrap().unwrap();
+        assert_repaired(&host).await;
+        assert_eq!((attr(&host, hot).await.nlink, attr(&host, hot).await.perm), (2, 0o600));
     });
 }
 

@@ -72,6 +72,13 @@ impl Check {
         self.found.more == 0 && !self.found.problems.iter().any(Problem::hides_objects)
     }
 
+    /// Returns whether all names of files are known. Otherwise a repair on a running MDT that counts
+    /// names could lose a file whose name a lookup still finds. (A repair on a stopped MDT removes
+    /// such entries first.)
+    pub fn knows_all_names(&self) -> bool {
+        !self.found.problems.iter().any(Problem::hides_names)
+    }
+
     /// Returns the problems, at most 100,000 of them.
     pub fn problems(&self) -> &[Problem] {
         &self.found.problems
@@ -95,7 +102,8 @@ impl Check {
     }
 
     /// Whether a running MDT may repair anything: all problems are known, and none makes other
-    /// findings doubtful. (For objects see [`Check::knows_all_objects`].)
+    /// findings doubtful. (For objects see [`Check::knows_all_objects`], for names
+    /// [`Check::knows_all_names`].)
     pub fn permits_online_repairs(&self) -> bool {
         self.found.more == 0 && !self.found.problems.iter().any(Problem::bars_online_repairs)
     }

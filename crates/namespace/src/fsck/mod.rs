@@ -27,6 +27,6 @@ mod salvage;
 mod scan;
 
 pub use check::Check;
-pub use online::Place;
+pub use online::{CountBudget, Place};
 pub use problem::{EntryAt, Problem};
 pub use salvage::{DamagedStore, salvage};

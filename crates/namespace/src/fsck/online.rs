@@ -6,7 +6,8 @@
 //! * The records concerned prove it where they can, for example that an entry names no file.
 //! * For the rest the [watch](crate::watch) proves it: no name of the file, or no entry of the
 //!   directory, has changed since the snapshot.
-//! * The entries of a directory that did change are counted again, if there are not too many.
+//! * The entries of a directory that did change are counted again, if there are not too many. All
+//!   repairs of one step share a budget for this ([`CountBudget`]): the MDT waits meanwhile.
 //! * A number of files changes by the difference that the check found: operations since then
 //!   altered the stored and the right number alike.
 //!
@@ -35,7 +36,7 @@ use crate::{
     watch::Watch,
 };
 
-/// Maximum number of entries that are counted in one operation. Reading them takes about 10 ms.
+/// Maximum number of entries that are counted in one step. Reading them takes about 10 ms.
 const COUNTED_MAX: u64 = 16_384;
 /// Hashes of a directory that are read at once.
 const BUCKETS_AT_ONCE: usize = 1024;
@@ -47,6 +48,29 @@ pub struct Place {
     pub dir: Fid,
     /// An unused FID, for a file that is made of an object.
     pub fid: Fid,
+}
+
+/// The number of directory entries that the repairs of one step may still count. The default is
+/// the maximum, 16,384.
+#[derive(Debug)]
+pub struct CountBudget {
+    left: u64,
+}
+
+impl Default for CountBudget {
+    fn default() -> CountBudget {
+        CountBudget { left: COUNTED_MAX }
+    }
+}
+
+impl CountBudget {
+    /// Returns the error for a directory with more entries than are left, and leaves none. E2BIG: a
+    /// whole budget is too small. EAGAIN: other directories have used a part of it.
+    fn exceeded(&mut self) -> Errno {
+        let is_whole = self.left == COUNTED_MAX;
+        self.left = 0;
+        if is_whole { Errno::E2BIG } else { Errno::EAGAIN }
+    }
 }
 
 impl<S: Store> Namespace<S> {
@@ -70,14 +94,21 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Repairs a problem that a check of a snapshot found while the watch was on. `place`: needed
-    /// if [`Problem::needs_lost_found`].
+    /// if [`Problem::needs_lost_found`]. `budget`: that of the step, for repairs that count entries.
     ///
     /// # Errors
     /// ESTALE: the finding does not hold any more, or cannot be proved. E2BIG: a lost directory has
-    /// too many entries. ENOTEMPTY: the missing file is a lost directory with entries.
-    /// EOPNOTSUPP: only [`crate::Check::repair`] can repair it. Others as [`Namespace::adopt`].
-    /// Nothing has changed then.
-    pub fn repair(&mut self, problem: &Problem, place: Option<Place>, env: &mut dyn Env) -> wire::Result<Done> {
+    /// too many entries. ENOTEMPTY: the missing file is a lost directory with entries. EAGAIN: the
+    /// budget does not suffice, and earlier repairs of the step have used a part of it. EOPNOTSUPP:
+    /// only [`crate::Check::repair`] can repair it. Others as [`Namespace::adopt`]. Nothing has
+    /// changed then.
+    pub fn repair(
+        &mut self,
+        problem: &Problem,
+        place: Option<Place>,
+        budget: &mut CountBudget,
+        env: &mut dyn Env,
+    ) -> wire::Result<Done> {
         let now = env.now();
         match problem {
             Problem::OrphanObject { ost, object, bytes: 0 } => return self.discard(*ost, *object, now),
@@ -89,15 +120,22 @@ impl<S: Store> Namespace<S> {
         }
         let watch = self.tables.watch.take().ok_or(Errno::ESTALE)?;
         let cx = Cx { client: INTERNAL_CLIENT, now, env };
-        let repaired = self.repair_watched(&cx, problem, place, &watch);
+        let repaired = self.repair_watched(&cx, problem, place, &watch, budget);
         self.tables.watch = Some(watch);
         self.done(repaired, now)
     }
 
-    fn repair_watched(&mut self, cx: &Cx, problem: &Problem, place: Option<Place>, watch: &Watch) -> wire::Result<()> {
+    fn repair_watched(
+        &mut self,
+        cx: &Cx,
+        problem: &Problem,
+        place: Option<Place>,
+        watch: &Watch,
+        budget: &mut CountBudget,
+    ) -> wire::Result<()> {
         let unchanged = |fid: Fid| if watch.has_changed(fid) { Err(Errno::ESTALE) } else { Ok(()) };
         match problem {
-            Problem::NoDirectory(fid) => self.make_again(cx, *fid),
+            Problem::NoDirectory(fid) => self.make_again(cx, *fid, budget),
             Problem::Dangling(at) => self.remove_dangling(cx, at),
             Problem::WrongType(at, _) => self.correct_type(at),
             Problem::SecondName(at) => {
@@ -115,11 +153,11 @@ impl<S: Store> Namespace<S> {
                 self.correct(*fid, bits::LOOKUP | bits::UPDATE, |inode| inode.set_links(names))
             }
             Problem::LinkCount { fid, counted, .. } => {
-                let counted = self.recounted(watch, *fid)?.map_or(*counted, |(_, subdirs)| 2 + subdirs);
+                let counted = self.recounted(watch, *fid, budget)?.map_or(*counted, |(_, subdirs)| 2 + subdirs);
                 self.correct(*fid, bits::UPDATE, |inode| inode.nlink = counted)
             }
             Problem::EntryCount { fid, counted, .. } => {
-                let counted = self.recounted(watch, *fid)?.map_or(*counted, |(entries, _)| entries);
+                let counted = self.recounted(watch, *fid, budget)?.map_or(*counted, |(entries, _)| entries);
                 self.correct(*fid, bits::UPDATE, |inode| inode.entries = counted)
             }
             Problem::XattrBytes { fid, .. } => {
@@ -166,7 +204,7 @@ impl<S: Store> Namespace<S> {
 
     /// Returns the numbers of entries and subdirectories, if the directory has changed since the
     /// snapshot. `None`: what the check counted is right.
-    fn recounted(&mut self, watch: &Watch, fid: Fid) -> wire::Result<Option<(u64, u32)>> {
+    fn recounted(&mut self, watch: &Watch, fid: Fid, budget: &mut CountBudget) -> wire::Result<Option<(u64, u32)>> {
         if !watch.has_changed(fid) {
             return Ok(None);
         }
@@ -174,14 +212,18 @@ impl<S: Store> Namespace<S> {
         if !inode.is_dir() || inode.nlink == 0 {
             return Err(Errno::ESTALE);
         }
-        match self.count_entries(fid) {
+        match self.count_entries(fid, budget) {
             Err(Errno::E2BIG) => Err(Errno::ESTALE),
             counted => counted.map(Some),
         }
     }
 
-    /// Counts the entries and the subdirectories of a directory: E2BIG above [`COUNTED_MAX`].
-    fn count_entries(&mut self, dir: Fid) -> wire::Result<(u64, u32)> {
+    /// Counts the entries and the subdirectories of a directory, and takes the entries from the
+    /// budget. Fails as [`CountBudget::exceeded`].
+    fn count_entries(&mut self, dir: Fid, budget: &mut CountBudget) -> wire::Result<(u64, u32)> {
+        if budget.left == 0 {
+            return Err(budget.exceeded());
+        }
         let (mut entries, mut subdirs, mut from) = (0, 0, 0);
         loop {
             let buckets = self.tables.buckets(dir, from, BUCKETS_AT_ONCE)?;
@@ -189,20 +231,23 @@ impl<S: Store> Namespace<S> {
                 entries += 1;
                 subdirs += u32::from(entry.kind == FileKind::Dir);
             }
-            if entries > COUNTED_MAX {
-                return Err(Errno::E2BIG);
+            if entries > budget.left {
+                return Err(budget.exceeded());
             }
             match buckets.last().and_then(|(hash, _)| hash.checked_add(1)) {
                 Some(next) if buckets.len() == BUCKETS_AT_ONCE => from = next,
-                _ => return Ok((entries, subdirs)),
+                _ => {
+                    budget.left -= entries;
+                    return Ok((entries, subdirs));
+                }
             }
         }
     }
 
     /// Makes a directory that has entries already. It has no name.
-    fn make_again(&mut self, cx: &Cx, fid: Fid) -> wire::Result<()> {
+    fn make_again(&mut self, cx: &Cx, fid: Fid, budget: &mut CountBudget) -> wire::Result<()> {
         self.must_be_missing(fid)?;
-        let (entries, subdirs) = self.count_entries(fid)?;
+        let (entries, subdirs) = self.count_entries(fid, budget)?;
         if entries == 0 {
             return Err(Errno::ESTALE);
         }

@@ -6,6 +6,9 @@ use sheen_wire::{Fid, FileKind, quota::Id};
 
 use crate::lost_found::ost_name;
 
+/// The stage of wrong entries, see [`Problem::stage`].
+const ENTRIES: u8 = 2;
+
 /// An entry of a directory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EntryAt {
@@ -285,6 +288,18 @@ impl Problem {
         self.stage() <= 1 && !self.is_repaired_online()
     }
 
+    /// Whether names of files may be unknown because of this problem: a lookup may find an entry that
+    /// the check did not count.
+    pub(super) fn hides_names(&self) -> bool {
+        matches!(self, Problem::BadEntry(..))
+    }
+
+    /// Whether a running MDT may repair it only if all names are known
+    /// ([`crate::Check::knows_all_names`]). These repairs count names, or add some.
+    pub fn needs_all_names(&self) -> bool {
+        self.stage() > ENTRIES
+    }
+
     /// Whether objects of files may be unknown because of this problem, or count as unused.
     pub(super) fn hides_objects(&self) -> bool {
         let has_no_layout = matches!(self, Problem::BadLayout(..) | Problem::LayoutOfOther(..));
@@ -306,7 +321,7 @@ impl Problem {
             | Problem::BadEntry(..)
             | Problem::WrongType(..)
             | Problem::SecondName(_)
-            | Problem::Loop(_) => 2,
+            | Problem::Loop(_) => ENTRIES,
             Problem::NoName(..) | Problem::OrphanObject { .. } => 3,
             _ => 4,
         }

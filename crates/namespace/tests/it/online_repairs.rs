@@ -4,7 +4,7 @@
 use crate::common::*;
 use crate::fsck::{change, check, content, key, names, repair, served, store, tree};
 use proptest::prelude::*;
-use sheen_namespace::{Check, Config, Place, Problem, Store};
+use sheen_namespace::{Check, Config, CountBudget, Place, Problem, Store};
 use sheen_wire::{Errno, Fid, fid::ROOT, ldlm::bits};
 
 /// The name of a problem, and the outcome of its repair.
@@ -30,8 +30,12 @@ fn place(fs: &mut Fs) -> Place {
 }
 
 fn apply(fs: &mut Fs, problem: &Problem) -> Result<(), Errno> {
+    apply_within(fs, problem, &mut CountBudget::default())
+}
+
+fn apply_within(fs: &mut Fs, problem: &Problem, budget: &mut CountBudget) -> Result<(), Errno> {
     let place = problem.needs_lost_found().then(|| place(fs));
-    fs.ns.repair(problem, place, &mut fs.env).map(drop)
+    fs.ns.repair(problem, place, budget, &mut fs.env).map(drop)
 }
 
 /// Repairs stage by stage, as the MDT does, until a round repairs nothing. `meanwhile` runs after
@@ -47,7 +51,8 @@ fn repair_online(fs: &mut Fs, mut meanwhile: impl FnMut(&mut Fs)) -> Vec<Outcome
         meanwhile(fs);
         let mut outcomes: Vec<Outcome> = Vec::new();
         for stage in found.online_stages().into_values() {
-            for problem in stage.into_iter().map(|n| &found.problems()[n]) {
+            let is_permitted = |problem: &&Problem| found.knows_all_names() || !problem.needs_all_names();
+            for problem in stage.into_iter().map(|n| &found.problems()[n]).filter(is_permitted) {
                 outcomes.push((problem.name(), apply(fs, problem)));
             }
             if outcomes.iter().any(|(_, outcome)| outcome.is_ok()) {
@@ -201,7 +206,7 @@ fn wrong_parent_of_a_directory_is_repaired_and_invalidated() {
     let found = check(&fs.store);
     assert_eq!(names(&found), ["wrong_links"]);
     assert_eq!(Check::path(&*fs.store, d).unwrap(), "/d");
-    let done = fs.ns.repair(&found.problems()[0], None, &mut fs.env).unwrap();
+    let done = fs.ns.repair(&found.problems()[0], None, &mut CountBudget::default(), &mut fs.env).unwrap();
     let invalidated = done.invalidations.iter().find(|(fid, _)| *fid == d).unwrap().1;
     assert_eq!(invalidated & (bits::LOOKUP | bits::UPDATE), bits::LOOKUP | bits::UPDATE);
     assert_sound(&mut fs);
@@ -253,6 +258,58 @@ fn number_of_files_that_could_not_be_lowered_is_left_to_the_next_check() {
     assert_eq!(outcomes, [("quota_usage", Err(Errno::ESTALE)); 3]);
     assert_eq!(repair_online(&mut fs, |_| ()), [("quota_usage", Ok(())); 3]);
     assert_sound(&mut fs);
+}
+
+#[test]
+fn names_are_not_counted_while_a_directory_has_a_bad_entry() {
+    let (fs, d, f, _) = tree();
+    let all = content(&fs.store);
+    let entry = all.keys().find(|entry| entry.starts_with(&key(b'e', d))).unwrap();
+    let mut record = all[entry].clone();
+    // The number of the entry follows the version of the record.
+    record[1] = 0x80;
+    fs.store.put(entry.clone(), record);
+    let mut fs = running(fs);
+    let found = check(&fs.store);
+    assert!(!found.knows_all_names());
+    for name in ["bad_entry", "link_count", "entry_count"] {
+        assert!(names(&found).contains(&name), "{found:?}");
+    }
+    let outcomes = repair_online(&mut fs, |_| ());
+    assert!(outcomes.is_empty(), "{outcomes:?}");
+    assert_eq!((fs.lookup(&ROOT_CRED, d, "f").unwrap().fid, fs.attr(f).nlink), (f, 2));
+    fs.unlink(&ROOT_CRED, ROOT, "g").unwrap();
+    assert_eq!(fs.attr(f).nlink, 1, "the bad entry still names the file");
+}
+
+#[test]
+fn repairs_of_a_step_count_a_bounded_number_of_entries() {
+    const ENTRIES: usize = 9_000;
+    let mut fs = Fs::new();
+    let f = fs.touch(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
+    let dirs = ["d", "e"].map(|name| fs.mkdir(&ROOT_CRED, ROOT, name, 0o755).unwrap());
+    fs.commit();
+    let before = content(&fs.store);
+    for dir in dirs {
+        (0..ENTRIES).for_each(|n| drop(fs.link(&ROOT_CRED, f, dir, &format!("{n}")).unwrap()));
+    }
+    fs.commit();
+    dirs.iter().for_each(|dir| fs.store.put(key(b'i', *dir), before[&key(b'i', *dir)].clone()));
+    let mut fs = running(fs);
+    fs.ns.begin_watch();
+    commit(&mut fs);
+    let found = check(&fs.store);
+    assert_eq!(names(&found), ["entry_count", "entry_count"]);
+    fs.ns.watch_only(found.problems());
+    dirs.iter().for_each(|dir| drop(fs.mkdir(&ROOT_CRED, *dir, "new", 0o755).unwrap()));
+    let (mut budget, problems) = (CountBudget::default(), found.problems());
+    assert_eq!(apply_within(&mut fs, &problems[0], &mut budget), Ok(()));
+    assert_eq!(apply_within(&mut fs, &problems[1], &mut budget), Err(Errno::EAGAIN));
+    assert_eq!(apply_within(&mut fs, &problems[1], &mut budget), Err(Errno::EAGAIN));
+    assert_eq!(apply(&mut fs, &problems[1]), Ok(()), "in the next step");
+    fs.ns.end_watch();
+    commit(&mut fs);
+    assert_eq!(check(&fs.store).problems(), []);
 }
 
 #[test]
