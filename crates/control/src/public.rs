@@ -196,6 +196,7 @@ fn timed(stream: &UnixStream) -> Timed<'_> {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
+    use std::io::Read;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

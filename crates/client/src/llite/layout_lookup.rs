@@ -219,8 +219,13 @@ impl Client {
             file.inode.learn(&layout);
             return Ok(Some(Placed { layout, guard: None }));
         }
-        let is_changing = self.cache.meta.lock().is_changing(fid);
-        match reply.lock.filter(|_| !is_changing).and_then(|cookie| self.guard_again(fid, cookie)) {
+        let guard = reply.lock.and_then(|cookie| self.guard_again(fid, cookie));
+        if self.cache.meta.lock().is_changing(fid) {
+            // Valid for this operation, which began before the change ended.
+            file.inode.learn_past(&layout);
+            return Ok(Some(Placed { layout, guard }));
+        }
+        match guard {
             Some(guard) => {
                 file.inode.learn(&layout);
                 // Another request of this client may have added objects meanwhile.

@@ -291,7 +291,9 @@ fn repairs_of_a_step_count_a_bounded_number_of_entries() {
     fs.commit();
     let before = content(&fs.store);
     for dir in dirs {
-        (0..ENTRIES).for_each(|n| drop(fs.link(&ROOT_CRED, f, dir, &format!("{n}")).unwrap()));
+        for n in 0..ENTRIES {
+            fs.link(&ROOT_CRED, f, dir, &format!("{n}")).unwrap();
+        }
     }
     fs.commit();
     dirs.iter().for_each(|dir| fs.store.put(key(b'i', *dir), before[&key(b'i', *dir)].clone()));
@@ -301,7 +303,9 @@ fn repairs_of_a_step_count_a_bounded_number_of_entries() {
     let found = check(&fs.store);
     assert_eq!(names(&found), ["entry_count", "entry_count"]);
     fs.ns.watch_only(found.problems());
-    dirs.iter().for_each(|dir| drop(fs.mkdir(&ROOT_CRED, *dir, "new", 0o755).unwrap()));
+    for dir in &dirs {
+        fs.mkdir(&ROOT_CRED, *dir, "new", 0o755).unwrap();
+    }
     let (mut budget, problems) = (CountBudget::default(), found.problems());
     assert_eq!(apply_within(&mut fs, &problems[0], &mut budget), Ok(()));
     assert_eq!(apply_within(&mut fs, &problems[1], &mut budget), Err(Errno::EAGAIN));
