@@ -357,8 +357,8 @@ impl FileData {
         self.state.lock().holes
     }
 
-    /// Registers the invalidation of pages whose locks of this OST are lost, or will be. `None`: the
-    /// locks are those of the MDT, whose loss discards no pages.
+    /// Registers the invalidation of pages whose locks of this OST are lost, or will be. `None`:
+    /// the locks are those of the MDT, whose loss discards no pages.
     pub fn lose(self: &Arc<Self>, ost: Option<u32>) -> Losing {
         let mut state = self.state.lock();
         let number = state.losses;

@@ -18,7 +18,6 @@ pub mod meta;
 mod stalls;
 
 pub use caches::Cache;
-pub use change::Change;
 pub use data::ReadRefs;
 pub use hits::{Hits, cache_stats_text};
 pub use layouts::{Layouts, is_as_new, is_settled};

@@ -14,8 +14,6 @@
 //! * [`crate::open::Inode`] of an open file has the newest layout that this client has received.
 //!   The layout is *held* only if this client has had a LAYOUT lock ever since the MDT sent it, or
 //!   requested the objects itself. The client's own locks do not block its own requests.
-//! * While this client's own request changes the layout, no layout is held: other clients may have
-//!   used the new one already.
 //! * A read that runs beside this client's own request for objects may return data from before the
 //!   request. The kernel drops such pages.
 
@@ -31,7 +29,6 @@ use sheen_wire::{
 use crate::{
     Client, OpenFile,
     cache::{
-        Change,
         data::{PATIENCE, Reading, Reads},
         is_as_new, is_settled,
     },
@@ -219,13 +216,7 @@ impl Client {
             file.inode.learn(&layout);
             return Ok(Some(Placed { layout, guard: None }));
         }
-        let guard = reply.lock.and_then(|cookie| self.guard_again(fid, cookie));
-        if self.cache.meta.lock().is_changing(fid) {
-            // Valid for this operation, which began before the change ended.
-            file.inode.learn_past(&layout);
-            return Ok(Some(Placed { layout, guard }));
-        }
-        match guard {
+        match reply.lock.and_then(|cookie| self.guard_again(fid, cookie)) {
             Some(guard) => {
                 file.inode.learn(&layout);
                 // Another request of this client may have added objects meanwhile.
@@ -308,7 +299,7 @@ impl Client {
     pub(crate) async fn ask_objects_locked(&self, fid: Fid, start: u64, end: u64) -> Result<Located> {
         let before = self.layout_lock(fid).map(|lock| lock.cookie());
         let asking = self.asking_unknown();
-        let change = self.change_layout(fid);
+        let change = self.cache.change(&[fid], false);
         let answer =
             self.mdc.request(Request::LayoutIntent { fid, start, end }).with_locks(asking.wants()).send().await;
         let asking = asking.changed(change.end(&answer));
@@ -321,13 +312,6 @@ impl Client {
         let cookie = lock.as_ref().map(LockRef::cookie);
         self.note_layout(fid, &layout, lock);
         Ok(Located { layout, lock: cookie })
-    }
-
-    /// Begins a change of a file's layout.
-    pub(crate) fn change_layout(&self, fid: Fid) -> Change<'_> {
-        let change = self.cache.change(&[fid], false);
-        self.files.outdate(fid);
-        change
     }
 
     /// Records the new layout of a file: other objects, or more. `lock`: the LAYOUT lock that

@@ -118,7 +118,7 @@ impl Client {
             // Permission was checked at the open, as with objects for the file itself.
             let name = Bytes::from_static(mirror::XATTR.as_bytes());
             let request = Request::SetXattr { cred: Cred::ROOT, fid, name, value, flags: 0 };
-            let change = self.change_layout(fid);
+            let change = self.cache.change(&[fid], false);
             let answer = self.mdc.request(request).reply().await;
             change.end(&answer);
             mdc::done(answer?)?;

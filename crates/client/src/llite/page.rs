@@ -14,8 +14,8 @@
 //!
 //! **After an eviction by an OST** other clients may have written the bytes of a page that a
 //! program stored before. So the write of such a page fails, and the kernel reports EIO at
-//! msync(2). A write in flight at the eviction is not sent again, nor is one that has begun and that
-//! still waits for the size. A later one fails while the kernel drops its pages.
+//! msync(2). A write in flight at the eviction is not sent again, nor is one that has begun and
+//! that still waits for the size. A later one fails while the kernel drops its pages.
 //!
 //! **The write of a page waits for nothing that waits for the page.** An invalidation waits for the
 //! page, and it delays the cancel of locks. So the write requests no lock. Clients that know more

@@ -244,7 +244,7 @@ impl Client {
         // With another layout the end may be elsewhere.
         let is_done = used.is_current(file)
             || !Box::pin(self.is_stale(file, &used)).await?
-            || Box::pin(self.is_there(file, end, data)).await?;
+            || Box::pin(self.is_there(file, end, &data.slice(0, done.0))).await?;
         if !is_done {
             return Ok(Attempt::Repeat);
         }

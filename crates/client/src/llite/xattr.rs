@@ -93,9 +93,6 @@ impl Client {
             None => None,
         };
         let change = self.cache.change(&[fid, other.unwrap_or(fid)], false);
-        if name.starts_with(LAYOUT_PREFIX) {
-            [Some(fid), other].into_iter().flatten().for_each(|fid| self.files.outdate(fid));
-        }
         let answer = self.mdc.request_as(who, request).reply().await;
         change.end(&answer);
         if answer.is_ok() && name.starts_with(LAYOUT_PREFIX) {

@@ -5,9 +5,9 @@
 //! stripe or becomes empty.
 //!
 //! A truncate of several objects is atomic for writes and truncates of other clients. It first
-//! locks all objects, and releases those of an OST when that OST has executed its part. It goes on
-//! without locks if others revoke them again and again, or if an OST does not answer for
-//! [`PATIENCE`]: the other OSTs would evict a client that does not release its locks.
+//! locks all objects, and releases those of an OST when that OST has executed its part. If others
+//! revoke the locks again and again, it goes on without. It also releases them if an OST does not
+//! answer for [`PATIENCE`]. Otherwise the other OSTs would evict this client.
 //!
 //! A concurrent stat locks nothing. The object with the new last byte is changed before the others,
 //! so this stat sees a size between the old one and the new one.

@@ -72,9 +72,9 @@ impl Check {
         self.found.more == 0 && !self.found.problems.iter().any(Problem::hides_objects)
     }
 
-    /// Returns whether all names of files are known. Otherwise a repair on a running MDT that counts
-    /// names could lose a file whose name a lookup still finds. (A repair on a stopped MDT removes
-    /// such entries first.)
+    /// Returns whether all names of files are known. Otherwise a repair on a running MDT that
+    /// counts names could lose a file whose name a lookup still finds. (A repair on a stopped MDT
+    /// removes such entries first.)
     pub fn knows_all_names(&self) -> bool {
         !self.found.problems.iter().any(Problem::hides_names)
     }

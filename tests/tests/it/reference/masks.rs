@@ -94,8 +94,7 @@ static USER_SPACE: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^( +/mnt/c1) +
 static COMPOSITE: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^(\w+\.lov=0x)(d00bd60b[0-9a-f]{20}([0-9a-f]{4})[0-9a-f]{32})([0-9a-f]+)$"));
 static BLANKS: LazyLock<Regex> = LazyLock::new(|| regex(" +"));
-/// What dd(1) has copied until an OST was full, or a limit of space was reached. Less than 1 MB is
-/// not masked.
+/// The output of dd(1) that met a full OST or a limit of space. Less than 1 MB is not masked.
 static COPIED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^(?:[1-9]\d*(\+0 records (?:in|out))|[1-9]\d{6,}( bytes)(?: \(.*\))?( copied))"));
 /// The data version of a file with data.
