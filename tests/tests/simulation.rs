@@ -271,9 +271,10 @@ fn clients_see_own_layout_changes_and_leave_locks_to_groups() {
 /// * 1795: a client truncated a file by a layout without mirrors, while the file got mirrors.
 /// * 201195: a truncate of a mirror by one resync came after the copy by another one.
 /// * 405161: the parts of a truncate of several objects came before and after other changes.
+/// * 400191: an append was made in part, and then as a whole, because the layout had changed.
 #[test]
 fn changes_during_resync_or_extend_reach_all_mirrors() {
-    for seed in [909, 912, 1795, 201_195, 405_161] {
+    for seed in [909, 912, 1795, 201_195, 405_161, 400_191] {
         race_for_mirrors(seed, 0);
     }
 }

@@ -94,7 +94,8 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Repairs a problem that a check of a snapshot found while the watch was on. `place`: needed
-    /// if [`Problem::needs_lost_found`]. `budget`: that of the step, for repairs that count entries.
+    /// if [`Problem::needs_lost_found`]. `budget`: that of the step, for repairs that count
+    /// entries.
     ///
     /// # Errors
     /// ESTALE: the finding does not hold any more, or cannot be proved. E2BIG: a lost directory has
