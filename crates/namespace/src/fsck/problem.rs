@@ -288,8 +288,8 @@ impl Problem {
         self.stage() <= 1 && !self.is_repaired_online()
     }
 
-    /// Whether names of files may be unknown because of this problem: a lookup may find an entry that
-    /// the check did not count.
+    /// Whether names of files may be unknown because of this problem: a lookup may find an entry
+    /// that the check did not count.
     pub(super) fn hides_names(&self) -> bool {
         matches!(self, Problem::BadEntry(..))
     }
