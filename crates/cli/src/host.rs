@@ -36,8 +36,10 @@ mod job_ids;
 mod mdt_registration;
 pub mod protection;
 mod registration;
+mod stored_settings;
 mod watched_dirs;
 
+use stored_settings::StoredSettings;
 use watched_dirs::WatchedDirs;
 
 /// Least number of runtime threads: enough that a few slow disk writes do not block all other work.
@@ -86,6 +88,8 @@ pub struct Host {
     data: Mutex<Vec<Arc<Ost>>>,
     /// By file system name: the task that follows its configuration.
     config_tasks: Mutex<BTreeMap<String, JoinHandle<()>>>,
+    /// The permanent settings in the directories of its OSTs.
+    stored_settings: Arc<StoredSettings>,
     /// The directories of its targets.
     watched_dirs: WatchedDirs,
     audit: Option<Arc<AuditFile>>,
@@ -180,6 +184,7 @@ impl Host {
             osts: Mutex::default(),
             data: Mutex::default(),
             config_tasks: Mutex::default(),
+            stored_settings: Arc::default(),
             watched_dirs: WatchedDirs::default(),
             audit,
             jobs,
@@ -324,7 +329,7 @@ impl Host {
         nids: &[Nid],
     ) -> Result<String> {
         self.register_flavor(fsname);
-        self.first_settings(fsname, mgs).await;
+        self.first_settings(fsname, mgs, dir).await;
         self.follow_config(fsname, mgs);
         let config = OstConfig {
             dir: dir.to_owned(),
@@ -341,6 +346,7 @@ impl Host {
             .context(format!("cannot start the OST in {}", dir.display()))?;
         let name = ost.name().to_owned();
         self.osts.lock().push(ost);
+        self.stored_settings.add(&self.rt, fsname, dir);
         self.watched_dirs.add(&self.rt, dir)?;
         Ok(name)
     }
@@ -387,6 +393,7 @@ impl Host {
     /// Stops all services in order: each commits and syncs its data.
     pub async fn stop(&self) {
         std::mem::take(&mut *self.config_tasks.lock()).into_values().for_each(|task| task.abort());
+        self.stored_settings.stop(&self.rt);
         let mdts = std::mem::take(&mut *self.mdts.lock());
         for mdt in mdts {
             if let Err(e) = mdt.stop().await {

@@ -9,15 +9,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sheen_lnet::Nid;
-use sheen_mgc::Mgc;
+use sheen_mgc::{Mgc, stored_config};
 use sheen_rpc::{Import, ImportConfig};
 use sheen_wire::Result;
 use sheen_wire::mgs::{Config, Target, TargetKind};
 use tracing::{error, info, warn};
 
 use crate::mdt::Mdt;
+use crate::state::nodemaps;
 use crate::state::osp::Osp;
-use crate::state::{mgs_config, nodemaps};
 use crate::{osp, params};
 
 /// Pause before the MGS is asked again after an error.
@@ -64,10 +64,11 @@ fn set_nodemaps(mdt: &Mdt, config: &Config) {
 
 /// Reads the copy of the configuration. `None`: there is none, or it cannot be read.
 fn read_copy(mdt: &Mdt) -> Option<Config> {
-    match mdt.rt.block_in_place(|| mgs_config::read(&mdt.rt.disk(), &mdt.config.dir)) {
-        Ok(copy) => copy.filter(|copy| copy.fsname == mdt.config.fsname),
+    let (dir, fsname) = (&mdt.config.dir, &mdt.config.fsname);
+    match mdt.rt.block_in_place(|| stored_config::read(&mdt.rt.disk(), dir, fsname)) {
+        Ok(copy) => copy,
         Err(e) => {
-            let path = mdt.config.dir.join(mgs_config::FILE);
+            let path = dir.join(stored_config::FILE);
             warn!(
                 "{}: cannot read {}: {e}; without the MGS no OSTs are known, and creates wait",
                 mdt.name,
@@ -80,11 +81,11 @@ fn read_copy(mdt: &Mdt) -> Option<Config> {
 
 /// Stores a copy of a configuration for the next start, if it differs from the present copy.
 fn store_copy(mdt: &Mdt, copy: &mut Option<Config>, config: &Config) {
-    let part = mgs_config::stored_part(config);
+    let part = stored_config::part_of_mdt(config);
     if copy.as_ref() == Some(&part) {
         return;
     }
-    match mdt.rt.block_in_place(|| mgs_config::write(&mdt.rt.disk(), &mdt.config.dir, &part)) {
+    match mdt.rt.block_in_place(|| stored_config::write(&mdt.rt.disk(), &mdt.config.dir, &part)) {
         Ok(()) => *copy = Some(part),
         Err(e) => error!("{}: cannot store the list of OSTs: {e}; a restart without MGS uses an older one", mdt.name),
     }

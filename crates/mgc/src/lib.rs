@@ -4,6 +4,10 @@
 //! The MGS is found by its NIDs alone. It may be down or not started yet: every call retries until
 //! the MGS answers. So a target or a mount can be started before the MGS. A caller that does not
 //! want to wait forever puts a timeout around the call.
+//!
+//! [`stored_config`]: a target's copy of the configuration, for a start without the MGS.
+
+pub mod stored_config;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,6 +5,7 @@
 //! ```text
 //! DIR/target               identity of the target (fsname, index, uuid, format)
 //! DIR/clients              the clients for which a restarted OST waits
+//! DIR/config.json          permanent settings, for a start without the MGS; written by `cli`
 //! DIR/lock                 locked while a process serves the directory
 //! DIR/O/<seq>/d<n>/<oid>   objects
 //! DIR/owners/<seq>         files and owners of objects, for quotas

@@ -1,7 +1,7 @@
 //! Persistent parameters (`lctl set_param -P`). The MGS stores the values. Every process sets those
 //! that match its parameters: now, after it was killed, and if it starts later.
 
-use std::{ffi::OsStr, path::Path};
+use std::{ffi::OsStr, fs, path::Path};
 
 use sheen_layout::Layout;
 use sheen_tests::{Ran, can_mount, cluster::Cluster, is_root, processes, sandbox::Sandbox, wait::eventually};
@@ -161,5 +161,37 @@ fn persistent_params_reach_separate_servers_and_mounts() {
         eventually("the parameter refuses the value", || refusals() > 0);
         ok("lctl pool_new many.p");
         assert_eq!(refusals(), 1);
+    });
+}
+
+#[test]
+fn ost_that_starts_without_its_mgs_uses_its_stored_settings() {
+    Sandbox::enter("lasting-no-mgs", |s| {
+        let mut cluster = Cluster::start();
+        let get = "lctl get_param -n obdfilter.many-OST0000.scrub_quiet_secs";
+        let copies = [0, 1].map(|slot| cluster.base.join(format!("oss/{slot}/config.json")));
+        let is_stored = |value: &str| {
+            let has_it = |text: String| text.contains("scrub_quiet_secs") && text.contains(value);
+            copies.iter().all(|copy| fs::read_to_string(copy).is_ok_and(has_it))
+        };
+        s.sh(Path::new("/"), "lctl set_param -n -P obdfilter.many-OST*.scrub_quiet_secs=77").ok();
+        eventually("the OSTs have stored the setting", || is_stored("\"77\""));
+        cluster.stop("oss");
+        cluster.stop("mgs");
+        cluster.spawn("oss");
+        wait_until_prints(s, get, "77\n");
+        assert!(cluster.log().contains("using the permanent settings in"), "{}", cluster.log());
+        cluster.kill("oss");
+        fs::write(&copies[0], "{\"fsname\": \"many\", \"ver").unwrap();
+        cluster.spawn("oss");
+        wait_until_prints(s, get, "60\n");
+        let at = copies[0].display().to_string();
+        assert!(cluster.log().contains(&format!("{at} is not usable")), "{}", cluster.log());
+        // With the MGS the OST gets its settings, and a new copy.
+        cluster.spawn("mgs");
+        wait_until_prints(s, get, "77\n");
+        eventually("the copies are usable", || is_stored("\"77\""));
+        s.sh(Path::new("/"), "lctl set_param -n -P obdfilter.many-OST*.scrub_quiet_secs=88").ok();
+        eventually("the OSTs have stored the new value", || is_stored("\"88\""));
     });
 }

@@ -1,5 +1,6 @@
 //! Following the configuration of file systems: permanent settings, and withdrawn keys.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use sheen_rt::Rt;
 use sheen_wire::auth::KeyId;
 
 use super::Host;
+use super::stored_settings::{self, StoredSettings};
 
 /// Time that an OST waits at least, before it starts, for the permanent settings of the MGS.
 /// Longer than a restart of the MGS.
@@ -22,8 +24,9 @@ const SETTINGS_RETRY: Duration = Duration::from_secs(5);
 
 impl Host {
     /// Applies the permanent settings of a file system, before an OST starts. So nothing is placed
-    /// on an OST that is degraded by such a setting. Without an MGS, the OST starts without them.
-    pub(super) async fn first_settings(&self, fsname: &str, mgs: &[Nid]) {
+    /// on an OST that is degraded by such a setting. If the MGS does not answer, these are the ones
+    /// in the OST's directory `dir`.
+    pub(super) async fn first_settings(&self, fsname: &str, mgs: &[Nid], dir: &Path) {
         if self.config_tasks.lock().contains_key(fsname) {
             return;
         }
@@ -35,23 +38,27 @@ impl Host {
         let asked = async {
             tokio::select! {
                 biased;
-                config = mgc.config(fsname) => config.ok(),
+                answer = mgc.config(fsname) => Some(answer),
                 () = is_missing => None,
             }
         };
-        if let Ok(Some(config)) = self.rt.timeout(SETTINGS_WAIT_MAX, asked).await {
-            self.params.keep(fsname, config.version, &config.params);
+        match self.rt.timeout(SETTINGS_WAIT_MAX, asked).await {
+            Ok(Some(Ok(config))) => self.params.keep(fsname, config.version, &config.params),
+            // The MGS knows no file system of this name, so there are no settings.
+            Ok(Some(Err(_))) => {}
+            Ok(None) | Err(_) => stored_settings::apply(&self.rt, &self.params, fsname, dir),
         }
     }
 
     /// Starts the task that follows the configuration of a file system, once for all targets of
-    /// this process. It applies permanent settings to the parameters of OSTs, and withdraws keys.
-    /// MDTs and mounts apply settings by themselves.
+    /// this process. It applies permanent settings to the parameters of OSTs, stores them for the
+    /// next start, and withdraws keys. MDTs and mounts apply settings by themselves.
     pub(super) fn follow_config(&self, fsname: &str, mgs: &[Nid]) {
         let mut tasks = self.config_tasks.lock();
         if !tasks.contains_key(fsname) {
             let mgc = self.config_client(mgs);
-            let follow = follow(self.rt.clone(), mgc, fsname.to_owned(), self.params.clone(), self.joined_keyring());
+            let (params, stored) = (self.params.clone(), self.stored_settings.clone());
+            let follow = follow(self.rt.clone(), mgc, fsname.to_owned(), params, stored, self.joined_keyring());
             tasks.insert(fsname.to_owned(), self.rt.spawn("config", follow));
         }
     }
@@ -62,13 +69,21 @@ impl Host {
 }
 
 /// Applies each configuration of the MGS to this process.
-async fn follow(rt: Rt, mgc: Arc<Mgc>, fsname: String, params: Params, keyring: Option<Arc<Keyring>>) {
+async fn follow(
+    rt: Rt,
+    mgc: Arc<Mgc>,
+    fsname: String,
+    params: Params,
+    stored: Arc<StoredSettings>,
+    keyring: Option<Arc<Keyring>>,
+) {
     let mut version = 0;
     loop {
         let applied = match mgc.watch(&fsname, version).await {
-            Ok(config) => {
+            Ok(mut config) => {
                 params.keep(&fsname, config.version, &config.params);
-                let withdrawn = withdraw(&rt, keyring.clone(), config.withdrawn).await;
+                let withdrawn = withdraw(&rt, keyring.clone(), std::mem::take(&mut config.withdrawn)).await;
+                stored.set(&rt, &config);
                 withdrawn.map(|()| version = config.version).map_err(|e| e.to_string())
             }
             Err(errno) => Err(errno.to_string()),

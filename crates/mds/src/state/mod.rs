@@ -8,7 +8,6 @@ pub(crate) mod destroyer;
 pub(crate) mod fences;
 pub(crate) mod lfsck;
 pub(crate) mod locks;
-pub(crate) mod mgs_config;
 pub(crate) mod nodemaps;
 pub(crate) mod osp;
 pub(crate) mod osts;
