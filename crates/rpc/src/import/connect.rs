@@ -445,6 +445,14 @@ impl<P: Protocol> Inner<P> {
             }
         }
         self.changed.notify_waiters();
+        if let Some(secs) = welcome.recovery_secs {
+            tracing::info!(
+                target_name = %self.target,
+                "the target is in recovery: operations may wait up to {secs} s for its clients of before the restart; \
+                 `lctl --device {} abort_recovery` on its host ends the recovery without them",
+                self.target
+            );
+        }
     }
 
     /// Reads replies until the connection ends. Returns the reason.

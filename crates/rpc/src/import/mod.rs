@@ -165,6 +165,17 @@ impl<P: Protocol> Import<P> {
         }
     }
 
+    /// Waits for the outcome of the attempt to connect that is under way: there is a connection, or
+    /// a round over all addresses has failed since the last connection. Returns at once if there is
+    /// no attempt.
+    pub async fn attempt_ended(&self) {
+        let is_under_way =
+            |link: &Link| matches!(link.state, ImportState::Connecting | ImportState::Recover) && link.miss.is_none();
+        while is_under_way(&self.inner.link.lock()) {
+            self.inner.wait_changed(|link| !is_under_way(link)).await;
+        }
+    }
+
     /// Returns the longest time for which requests still wait, because the server was in recovery
     /// when this client connected. `None`: it was not, this time is over, or there is no
     /// connection.

@@ -524,6 +524,34 @@ fn miss_distinguishes_an_absent_target_from_a_silent_host() {
 }
 
 #[test]
+fn attempt_to_connect_ends_with_a_connection_or_a_failed_round() {
+    let sim = Sim::new(7, SimConfig { partition_timeout: Duration::from_secs(100_000), ..SimConfig::default() });
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let rt = sim.rt(2);
+        let absent = client(&sim, 2);
+        absent.attempt_ended().await;
+        assert_eq!((absent.state(), absent.miss()), (ImportState::New, None), "no attempt");
+        absent.begin_connect();
+        absent.attempt_ended().await;
+        assert!(absent.miss().is_some());
+        let _server = server(&sim, &echo).await;
+        let import = client(&sim, 3);
+        import.begin_connect();
+        import.attempt_ended().await;
+        assert_eq!(import.state(), ImportState::Full);
+        sim.partition(1, 4);
+        let silent = client(&sim, 4);
+        silent.begin_connect();
+        assert!(rt.timeout(Duration::from_secs(2), silent.attempt_ended()).await.is_err());
+        sim.heal(1, 4);
+        silent.attempt_ended().await;
+        assert_eq!((silent.state(), silent.miss()), (ImportState::Full, None));
+    })
+    .unwrap();
+}
+
+#[test]
 fn client_learns_at_its_connection_how_long_a_recovery_may_take() {
     let sim = Sim::new(6, SimConfig::default());
     let echo = Arc::new(Echo::new(1));
