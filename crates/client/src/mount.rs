@@ -1,10 +1,11 @@
 //! Mounting, following the configuration, and unmounting.
 //!
 //! Mounting reads the configuration from the MGS and creates an import for the MDT and for each
-//! OST, which begins to connect. It then reads the root directory and a FID sequence from the
-//! MDT, so a mount that succeeds also works. It waits for servers that are in recovery or taken
-//! over ([`MountWaits`]). Afterwards a task waits at the MGS for configuration
-//! changes: new OSTs and new addresses of targets take effect without a restart.
+//! OST, which begins to connect. From then on a task waits at the MGS for configuration changes:
+//! new OSTs and new addresses of targets take effect without a restart, also while the mount waits
+//! for a target. The mount then reads the root directory and a FID sequence from the MDT, so a
+//! mount that succeeds also works. It waits for servers that are in recovery or taken over
+//! ([`MountWaits`]).
 
 use std::{
     sync::{
@@ -119,15 +120,20 @@ impl Client {
         });
         let registered = params::register_client(params, &client);
         targets.apply(&config, &client.mdc);
+        // Before the first wait, so that the mount follows a target which moves meanwhile. A mount
+        // that fails drops the client, and so aborts the task.
+        let watch = rt.spawn("config", watch(rt.clone(), mgc, config, targets, client.mdc.clone()));
+        client.tasks.lock().push(watch);
         client.first_contact(&options.subdir, options.server_wait.is_none(), &waits).await?;
-        let osts = client.lov.all().into_iter().filter(|ost| ost.osc.active());
-        let osts: Vec<_> = osts.map(|ost| ost.osc.import().clone()).collect();
-        waits.osts(&osts).await;
+        let osts = || {
+            let active = client.lov.all().into_iter().filter(|ost| ost.osc.active());
+            active.map(|ost| ost.osc.import().clone()).collect::<Vec<_>>()
+        };
+        waits.osts(osts).await;
         client.mdc.capabilities().of_mount(client.mdc.import());
         *client.registered.lock() = Some(registered);
-        let watch = rt.spawn("config", watch(rt.clone(), mgc, config, targets, client.mdc.clone()));
         let distrust = rt.spawn("layouts", distrust(rt.clone(), Arc::downgrade(&client)));
-        client.tasks.lock().extend([watch, distrust]);
+        client.tasks.lock().push(distrust);
         confirm_evictions(rt, &client);
         Ok(client)
     }

@@ -3,11 +3,13 @@
 //! Invariants:
 //! * A server that may be taken over by another host gets more time than a takeover takes.
 //! * A target in recovery gets the time that it says it may need.
+//! * A target that moves to another address gets its time anew.
+//! * An OST that does not answer delays a mount by at most [`OST_ATTEMPT`].
 //! * An MGS whose only host says that it is not there is not waited for: the address is probably
 //!   wrong.
 //! * Each wait is reported once, after at most some seconds.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use sheen_lnet::Nid;
 use sheen_mgc::Mgc;
@@ -27,6 +29,9 @@ const SERVER_WAIT: Duration = Duration::from_secs(30);
 const RESTART_WAIT: Duration = Duration::from_secs(2);
 /// Time after which a wait for a target is reported. Most recoveries take less.
 const REPORT_AFTER: Duration = Duration::from_secs(1);
+/// Time for an attempt to connect to an OST that is under way when the MDT has answered. Longer
+/// than TCP takes to resend a lost SYN (1 s).
+const OST_ATTEMPT: Duration = Duration::from_secs(2);
 
 /// The waits of one mount.
 pub struct MountWaits {
@@ -74,7 +79,8 @@ impl MountWaits {
     }
 
     /// Returns the output of `ask`, requests to a target. Waits for as long as the target says that
-    /// it is in recovery, and for [`SERVER_WAIT`] if it does not answer.
+    /// it is in recovery, and for [`SERVER_WAIT`] if it does not answer. This time begins anew when
+    /// the target's addresses change.
     ///
     /// # Errors
     /// ETIMEDOUT.
@@ -84,39 +90,63 @@ impl MountWaits {
         ask: impl Future<Output = T>,
     ) -> Result<T, MountError> {
         let mut ask = pin!(ask);
-        let mut end = self.rt.now() + SERVER_WAIT;
+        let (mut nids, mut end) = (import.nids(), self.rt.now() + SERVER_WAIT);
         let (mut has_reported_recovery, mut has_reported_silence) = (false, false);
         loop {
             if let Ok(answer) = self.rt.timeout(REPORT_AFTER, ask.as_mut()).await {
                 return Ok(answer);
             }
-            let (now, miss) = (self.rt.now(), import.miss());
+            let (now, miss, present) = (self.rt.now(), import.miss(), import.nids());
+            let has_moved = present != nids;
+            if has_moved {
+                (nids, end) = (present, now + SERVER_WAIT);
+            }
             if let Some(limit) = import.recovery_left() {
                 end = now + limit + SERVER_WAIT;
                 if !std::mem::replace(&mut has_reported_recovery, true) {
                     (self.report)(&MountWait::Recovery { target: import.target().to_owned(), limit });
                 }
+            } else if has_moved {
+                // The last failed attempt was at the former address.
+                has_reported_silence = true;
+                let target = import.target().to_owned();
+                (self.report)(&MountWait::Moved { target, nids: list(&nids), limit: end.since(now) });
             } else if let Some(miss) = miss.clone()
                 && !std::mem::replace(&mut has_reported_silence, true)
             {
-                self.report_silence(import.target(), &import.nids(), miss, end.since(now));
+                self.report_silence(import.target(), &nids, miss, end.since(now));
             }
             if now >= end {
-                return Err(unreachable(import.target(), &import.nids(), miss, Errno::ETIMEDOUT));
+                return Err(unreachable(import.target(), &nids, miss, Errno::ETIMEDOUT));
             }
         }
     }
 
-    /// Waits for those of the OSTs that are connected and in recovery. Otherwise programs would
-    /// wait at their first access, without a message.
-    pub async fn osts(&self, osts: &[Arc<Import<Ost>>]) {
-        let recoveries = osts.iter().filter(|import| import.recovery_left().is_some()).map(|import| async move {
-            // Without objects it does nothing, but it waits for the end of the recovery.
-            let ended = import.request(ost::Request::Attrs { objects: Vec::new() }).patient().send();
-            // After an error the OST is used like one that disconnects later.
-            let _ = self.target(import, ended).await;
-        });
-        join_all(recoveries).await;
+    /// Waits for the recoveries of OSTs. Otherwise programs would wait at their first access,
+    /// without a message. Waits for OSTs to which an attempt to connect is under way, and for those
+    /// that this mount reaches while it waits for others. `osts`: returns the present OSTs.
+    pub async fn osts(&self, osts: impl Fn() -> Vec<Arc<Import<Ost>>>) {
+        let present = osts();
+        let attempts = join_all(present.iter().map(|import| import.attempt_ended()));
+        // An OST that does not answer delays no mount for longer.
+        let _ = self.rt.timeout(OST_ATTEMPT, attempts).await;
+        let mut awaited = BTreeSet::new();
+        loop {
+            let mut recovering = osts();
+            recovering.retain(|import| import.recovery_left().is_some() && awaited.insert(import.target().to_owned()));
+            if recovering.is_empty() {
+                return;
+            }
+            join_all(recovering.iter().map(|import| self.recovered(import))).await;
+        }
+    }
+
+    /// Waits for the end of an OST's recovery.
+    async fn recovered(&self, import: &Import<Ost>) {
+        // Without objects it does nothing, but it waits for the end of the recovery.
+        let ended = import.request(ost::Request::Attrs { objects: Vec::new() }).patient().send();
+        // After an error the OST is used like one that disconnects later.
+        let _ = self.target(import, ended).await;
     }
 
     fn report_silence(&self, server: &str, nids: &[Nid], miss: Miss, limit: Duration) {

@@ -70,8 +70,7 @@ pub struct ClientOptions {
     /// Whether the MGS has several hosts, of which another one may be about to take it over.
     /// Otherwise a mount fails at once if the MGS's host says that there is no MGS.
     pub mgs_failover: bool,
-    /// Called once for each server for which the mount waits, before the mount succeeds or fails.
-    /// Must not block.
+    /// Called once for each wait for a server, before the mount succeeds or fails. Must not block.
     pub report_wait: ReportWait,
 }
 
@@ -107,6 +106,15 @@ pub enum MountWait {
         /// The longest time to wait from now on.
         limit: Duration,
     },
+    /// A target that did not answer has registered other addresses, and does not answer there yet.
+    Moved {
+        /// The target.
+        target: String,
+        /// The new addresses.
+        nids: String,
+        /// The longest time to wait from now on.
+        limit: Duration,
+    },
     /// A target waits for the clients that it had before its restart.
     Recovery {
         /// The target.
@@ -123,6 +131,10 @@ impl fmt::Display for MountWait {
             MountWait::Server { server, nids, reason, limit } => {
                 let limit = secs(limit);
                 write!(f, "waiting up to {limit} s for {server} at {nids} ({reason}); Ctrl-C ends the wait")
+            }
+            MountWait::Moved { target, nids, limit } => {
+                let limit = secs(limit);
+                write!(f, "{target} has a new address: waiting up to {limit} s for it at {nids}; Ctrl-C ends the wait")
             }
             MountWait::Recovery { target, limit } => write!(
                 f,

@@ -1,4 +1,5 @@
-//! A new mount while servers are in recovery or not there: its messages, and its end by a user.
+//! A new mount while servers are in recovery, not there or moved: its messages, its end by a user,
+//! and the waits of programs afterwards.
 
 use std::{
     ffi::OsStr,
@@ -7,6 +8,7 @@ use std::{
     net::TcpListener,
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +18,7 @@ use sheen_tests::{
     is_root, new_dir, processes, run,
     sandbox::Sandbox,
     sheen,
-    wait::eventually,
+    wait::{blocks, eventually},
 };
 
 /// Begins to mount the file system of a cluster. Returns the command, and its messages.
@@ -63,6 +65,50 @@ fn mount_during_a_recovery_reports_its_wait_until_it_is_interrupted_or_the_recov
             }
         }
         assert_eq!(bash(&later.mnt, "cat f").ok(), "before\n");
+    });
+}
+
+#[test]
+fn mount_that_waits_for_the_mdt_follows_it_to_another_port() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    cluster.kill("mds");
+    // Dropped before the cluster, also after a failure.
+    let later = Mount { mnt: cluster.base.join("later") };
+    let (mut command, messages) = begin(&cluster, &later.mnt);
+    let mut lines = messages.lines().map(Result::unwrap);
+    let message = lines.find(|line| line.contains("many-MDT0000")).expect("a message");
+    assert!(message.starts_with("sheen: waiting up to "), "{message}");
+    cluster.spawn_at("mds", "127.0.0.1:0@tcp");
+    assert!(command.0.wait().unwrap().success());
+    assert_eq!(bash(&later.mnt, "echo x > f && cat f").ok(), "x\n");
+}
+
+#[test]
+fn read_waits_for_the_recovery_of_an_ost_that_its_mount_reaches_later() {
+    if !can_mount() || !is_root() {
+        return println!("skipped: needs root and /dev/fuse");
+    }
+    Sandbox::enter("mount-waits-ost", |sandbox| {
+        let mut cluster = Cluster::start();
+        let mount = cluster.mount();
+        bash(&mount.mnt, "echo before > f && sync f").ok();
+        // The restarted OST waits for this mount.
+        mount.freeze();
+        cluster.kill("oss");
+        let later = cluster.mount_as("later");
+        cluster.spawn("oss");
+        eventually("the log of the mount names the recovery", || {
+            let log = fs::read_to_string("/run/sheen/mount.log").unwrap_or_default();
+            log.lines().any(|line| line.contains("the target is in recovery") && line.contains("many-OST"))
+        });
+        let file = later.path("f");
+        let reading = blocks("a read", Duration::from_millis(100), move || fs::read_to_string(file));
+        let abort = "lctl --device many-OST0000 abort_recovery && lctl --device many-OST0001 abort_recovery";
+        sandbox.sh(Path::new("/"), abort).ok();
+        assert_eq!(reading.join().unwrap().unwrap(), "before\n");
     });
 }
 

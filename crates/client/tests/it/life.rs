@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::fake::{FSNAME, FakeMds, FakeMgs, Mounted, ROOT, bulk, name, root, with, with_tcp};
+use crate::fake::{FSNAME, FakeMds, FakeMgs, FakeOst, Mounted, ROOT, bulk, name, root, with, with_tcp};
 use parking_lot::Mutex;
 use sheen_client::{Caller, Client, ClientOptions, DirItem, MountError, MountWait, OpenDir};
 use sheen_lnet::{Net, Nid};
@@ -13,7 +13,7 @@ use sheen_rt::{
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
-    Errno, Fid, FileKind, Mds, Mgs,
+    Errno, Fid, FileKind, Mds, Mgs, Ost,
     control::{self, ImportInfo, MountInfo, TargetInfo},
     mds::{SetAttr, flags},
     mgs::TargetKind,
@@ -136,6 +136,119 @@ fn mount_waits_for_the_mdt_and_the_mgs_for_longer_than_a_takeover_takes() {
         assert_eq!(waits.lock().iter().map(server).collect::<Vec<_>>(), ["the MGS", "sheen-MDT0000"]);
     };
     sim.run(run).expect("the simulation ends");
+}
+
+#[test]
+fn mount_that_waits_for_the_mdt_follows_it_to_a_new_address() {
+    let sim = Sim::new(1, SimConfig::default());
+    let (serving, rt) = (sim.rt(1), sim.rt(2));
+    let while_waiting = Duration::from_secs(20);
+    let run = async {
+        let m = Mounted::over_tcp(serving, rt.clone(), 1, 65536, &[0]).await;
+        let (waits, former, new) = (Waits::default(), Nid::Tcp(sim.addr(1, 988)), sim.addr(9, 988));
+        m.server.remove("sheen-MDT0000");
+        let mounting = begin_mount(&m, vec![former], &waits);
+        rt.sleep(while_waiting).await;
+        // It registers before it serves.
+        m.move_target(0, new);
+        rt.sleep(while_waiting).await;
+        assert!(!mounting.is_finished(), "the wait begins anew");
+        let mds = Server::new(Net::new(sim.rt(9)));
+        mds.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(m.world.clone())));
+        mds.listen(new).await.unwrap();
+        mounting.await.unwrap().unwrap().umount().await;
+        let reported = std::mem::take(&mut *waits.lock());
+        let [MountWait::Server { nids, .. }, MountWait::Moved { target, nids: moved, limit }] = &reported[..] else {
+            panic!("{reported:?}")
+        };
+        assert_eq!((nids, moved), (&former.to_string(), &Nid::Tcp(new).to_string()));
+        assert!(target == "sheen-MDT0000" && *limit > while_waiting, "{reported:?}");
+    };
+    sim.run(run).expect("the simulation ends");
+}
+
+#[test]
+fn mount_waits_for_the_recovery_of_an_ost_that_it_reaches_later_than_the_mdt() {
+    let sim = Sim::new(1, SimConfig { partition_timeout: Duration::from_secs(1000), ..SimConfig::default() });
+    let (serving, rt) = (sim.rt(1), sim.rt(2));
+    let run = async {
+        let m = Mounted::over_tcp(serving, rt.clone(), 1, 65536, &[0]).await;
+        let (waits, at) = (Waits::default(), sim.addr(8, 988));
+        let oss = Server::new(Net::new(sim.rt(8)));
+        oss.add::<Ost>("sheen-OST0000", Arc::new(FakeOst(m.world.clone(), 0)));
+        oss.listen(at).await.unwrap();
+        m.world.state.lock().habits.recovery = Some((TargetKind::Ost, Duration::from_secs(280)));
+        // The first SYN to the OST's host is lost.
+        sim.partition(2, 8);
+        m.move_target(1, at);
+        let mounting = begin_mount(&m, vec![Nid::Tcp(sim.addr(1, 988))], &waits);
+        rt.sleep(Duration::from_millis(500)).await;
+        sim.heal(2, 8);
+        rt.sleep(Duration::from_secs(200)).await;
+        assert!(!mounting.is_finished());
+        m.world.state.lock().habits.recovery = None;
+        mounting.await.unwrap().unwrap().umount().await;
+        let reported = std::mem::take(&mut *waits.lock());
+        assert!(matches!(&reported[..], [MountWait::Recovery { .. }]), "{reported:?}");
+        // A host that does not answer delays no mount for long.
+        sim.partition(2, 8);
+        let began = rt.now();
+        let client = begin_mount(&m, vec![Nid::Tcp(sim.addr(1, 988))], &waits).await.unwrap().unwrap();
+        assert!(rt.now().since(began) < Duration::from_secs(3));
+        client.umount().await;
+        assert!(waits.lock().is_empty());
+    };
+    sim.run(run).expect("the simulation ends");
+}
+
+#[test]
+fn mount_waits_for_the_recovery_of_an_ost_that_it_reaches_during_that_of_another() {
+    with_tcp(2, 65536, &[0], async |m| {
+        let (rt, waits, mgs) = (m.net.rt(), Waits::default(), vec![Nid::Tcp(([10, 0, 0, 1], 988).into())]);
+        let later = Duration::from_secs(20);
+        m.stop_ost(1);
+        m.world.state.lock().habits.recovery = Some((TargetKind::Ost, Duration::from_secs(280)));
+        let mounting = begin_mount(&m, mgs, &waits);
+        rt.sleep(later).await;
+        m.start_ost(1);
+        rt.sleep(later).await;
+        m.world.state.lock().habits.recovered.insert((TargetKind::Ost, 0));
+        rt.sleep(later).await;
+        assert!(!mounting.is_finished());
+        m.world.state.lock().habits.recovery = None;
+        mounting.await.unwrap().unwrap().umount().await;
+        let target = |wait: &MountWait| match wait {
+            MountWait::Recovery { target, .. } => target.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(waits.lock().iter().map(target).collect::<Vec<_>>(), ["sheen-OST0000", "sheen-OST0001"]);
+    });
+}
+
+#[test]
+fn read_waits_for_the_recovery_of_an_ost_that_its_new_mount_reaches_later() {
+    with_tcp(1, 65536, &[0], async |m| {
+        let (rt, waits, mgs) = (m.net.rt(), Waits::default(), vec![Nid::Tcp(([10, 0, 0, 1], 988).into())]);
+        let file = create(&m, "f").await;
+        m.client.write(&file, 0, bulk(b"data")).await.unwrap();
+        let fid = file.fid();
+        m.client.umount().await;
+        m.stop_ost(0);
+        let client = begin_mount(&m, mgs, &waits).await.unwrap().unwrap();
+        m.world.state.lock().habits.recovery = Some((TargetKind::Ost, Duration::from_secs(280)));
+        m.start_ost(0);
+        let reader = client.clone();
+        let reading = rt.spawn("read", async move {
+            let file = reader.open(&ROOT, fid, flags::RDONLY).await?;
+            reader.read(&file, 0, 100).await.map(|data| data.into_bytes())
+        });
+        rt.sleep(Duration::from_secs(200)).await;
+        assert!(!reading.is_finished());
+        m.world.state.lock().habits.recovery = None;
+        assert_eq!(reading.await.unwrap().unwrap(), "data");
+        client.umount().await;
+        assert!(waits.lock().is_empty());
+    });
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Service<Mds> for FakeMds {
         _: Bulk,
     ) -> BoxFuture<'a, Result<Response<wire_mds::Answer>>> {
         Box::pin(async move {
-            self.0.recovered(TargetKind::Mdt).await;
+            self.0.recovered(TargetKind::Mdt, 0).await;
             self.0.pause().await;
             let op = call.request.op();
             let (reply, grants, invalidations) = {
@@ -107,7 +107,7 @@ impl Service<Mds> for FakeMds {
     }
 
     fn recovery_left(&self) -> Option<Duration> {
-        self.0.recovery_left(TargetKind::Mdt)
+        self.0.recovery_left(TargetKind::Mdt, 0)
     }
 }
 
@@ -119,7 +119,7 @@ impl Service<Ost> for FakeOst {
         bulk: Bulk,
     ) -> BoxFuture<'a, Result<Response<wire_ost::Reply>>> {
         Box::pin(async move {
-            self.0.recovered(TargetKind::Ost).await;
+            self.0.recovered(TargetKind::Ost, self.1).await;
             self.0.pause().await;
             self.0.hold(self.1, &request).await;
             let wanted: Vec<Resource> = match &request {
@@ -142,7 +142,7 @@ impl Service<Ost> for FakeOst {
     }
 
     fn recovery_left(&self) -> Option<Duration> {
-        self.0.recovery_left(TargetKind::Ost)
+        self.0.recovery_left(TargetKind::Ost, self.1)
     }
 }
 
@@ -262,6 +262,15 @@ impl Mounted {
         drop(state);
         self.world.config_changed.notify_waiters();
         index
+    }
+
+    /// Changes the address of a registered target: the MDT is 0, the first OST 1.
+    pub fn move_target(&self, target: usize, to: std::net::SocketAddr) {
+        let mut state = self.world.state.lock();
+        state.config.targets[target].nids = vec![Nid::Tcp(to).to_string()];
+        state.config.version += 1;
+        drop(state);
+        self.world.config_changed.notify_waiters();
     }
 
     /// Stops an OST. The restarted one knows no locks.

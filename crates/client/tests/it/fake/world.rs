@@ -93,14 +93,16 @@ impl World {
         }
     }
 
-    /// Returns how long a target of this kind says that its recovery may take.
-    pub fn recovery_left(&self, kind: TargetKind) -> Option<Duration> {
-        self.state.lock().habits.recovery.filter(|(recovering, _)| *recovering == kind).map(|(_, left)| left)
+    /// Returns how long a target says that its recovery may take.
+    pub fn recovery_left(&self, kind: TargetKind, index: u32) -> Option<Duration> {
+        let state = self.state.lock();
+        let (recovering, left) = state.habits.recovery?;
+        (recovering == kind && !state.habits.recovered.contains(&(kind, index))).then_some(left)
     }
 
-    /// Waits until targets of this kind are not in recovery.
-    pub async fn recovered(&self, kind: TargetKind) {
-        while self.recovery_left(kind).is_some() {
+    /// Waits until a target is not in recovery.
+    pub async fn recovered(&self, kind: TargetKind, index: u32) {
+        while self.recovery_left(kind, index).is_some() {
             self.rt.sleep(Duration::from_millis(1)).await;
         }
     }
@@ -149,6 +151,8 @@ pub struct Habits {
     pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
     /// Targets in recovery: those of this kind answer no requests, and say how long it may take.
     pub recovery: Option<(TargetKind, Duration)>,
+    /// Targets of this kind that are not in recovery any more.
+    pub recovered: BTreeSet<(TargetKind, u32)>,
     /// Number of restarts so far.
     pub restarts: u64,
     /// Whether restarted ones did not wait for the client.
