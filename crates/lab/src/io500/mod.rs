@@ -5,8 +5,8 @@
 
 pub mod args;
 mod find;
-mod outcome;
-mod phase;
+pub mod outcome;
+pub mod phase;
 mod plan;
 mod print;
 mod run;

@@ -41,9 +41,9 @@ impl Costs {
         self.round_trips[..3].iter().sum()
     }
 
-    /// Returns Lustre's, from the paper: the MDT, and one stripe after the other.
+    /// Returns Lustre's.
     pub fn of_lustre(&self) -> usize {
-        self.stripes + 1
+        of_lustre(self.stripes)
     }
 
     fn new(stripes: usize, delays: &[f64], milliseconds: Vec<Vec<f64>>) -> Costs {
@@ -54,6 +54,12 @@ impl Costs {
         let round_trips = (0..OPERATIONS.len()).map(slope).collect();
         Costs { stripes, round_trips, milliseconds }
     }
+}
+
+/// Returns the round trips until Lustre has written to all stripes of a new file. The paper's rule
+/// is: the MDT, and one stripe after the other.
+pub fn of_lustre(stripes: usize) -> usize {
+    stripes + 1
 }
 
 /// Returns the slope of the line of least squares.

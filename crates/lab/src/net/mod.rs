@@ -6,11 +6,11 @@
 
 pub mod args;
 mod clients;
-mod files;
+pub mod files;
 mod load;
-mod model;
-mod outcome;
-mod plan;
+pub mod model;
+pub mod outcome;
+pub mod plan;
 mod print;
 mod run;
 mod show;

@@ -76,6 +76,62 @@ impl Predicted {
     }
 }
 
+/// The equations, with the constants of a network.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Law {
+    /// Overhead of larger requests.
+    pub k: f64,
+    /// The point of `b0`.
+    pub base: Point,
+    /// Its round trip in milliseconds.
+    pub round_trip: f64,
+    /// Its bandwidth in MiB/s.
+    pub b0: f64,
+    /// Largest bandwidth, in MiB/s.
+    pub peak: f64,
+    /// Largest number of requests per second.
+    pub most: f64,
+}
+
+/// Returns the bytes in flight (equation 2).
+pub fn in_flight(point: Point) -> f64 {
+    point.size as f64 * point.in_flight as f64
+}
+
+impl Law {
+    /// Returns the bytes that fit in the network at a round trip in milliseconds (equation 1). The
+    /// buffers of the network do not count.
+    pub fn capacity(&self, round_trip: f64) -> f64 {
+        self.peak * MIB * round_trip / 1e3
+    }
+
+    /// Returns the bandwidth in MiB/s at a round trip in milliseconds, without overhead and peaks
+    /// (equation 3).
+    pub fn ideal(&self, point: Point, round_trip: f64) -> f64 {
+        in_flight(point) / in_flight(self.base) * self.round_trip / round_trip * self.b0
+    }
+
+    /// Returns the bandwidth in MiB/s at a round trip in milliseconds (equation 4). It is at most
+    /// the peak.
+    pub fn predict(&self, point: Point, round_trip: f64) -> f64 {
+        (self.ideal(point, round_trip) / self.k).min(self.peak)
+    }
+
+    /// Returns the limit of a point at a round trip in milliseconds. `bandwidth`: in MiB/s.
+    pub fn regime(&self, point: Point, round_trip: f64, bandwidth: f64) -> Regime {
+        match () {
+            () if self.part(point, self.ideal(point, round_trip)) < UNTHROTTLED => Regime::Unthrottled,
+            () if self.part(point, bandwidth) >= SATURATED => Regime::Saturated,
+            () => Regime::Throttled,
+        }
+    }
+
+    /// Returns the part of the peaks that a bandwidth takes.
+    fn part(&self, point: Point, bandwidth: f64) -> f64 {
+        (bandwidth / self.peak).max(bandwidth * MIB / point.size as f64 / self.most)
+    }
+}
+
 /// The model of one test.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Model {
@@ -104,27 +160,21 @@ impl Model {
         let (b0, l0) = (outcome.bandwidth(base)?, outcome.round_trip(base.delay)?);
         let peak = rates.iter().map(|r| r.bandwidth()[0]).fold(0.0, f64::max);
         let most = rates.iter().map(|r| r.rate()).fold(0.0, f64::max);
-        // Parts of the peaks that a bandwidth would take.
-        let part = |point: Point, bandwidth: f64| (bandwidth / peak).max(bandwidth * MIB / point.size as f64 / most);
-        let ideal = |point: Point| {
-            let factor = point.size as f64 / base.size as f64 * point.in_flight as f64 / base.in_flight as f64;
-            outcome.round_trip(point.delay).map(|l1| factor * l0 / l1 * b0)
-        };
+        let law = Law { k: 1.0, base, round_trip: l0, b0, peak, most };
+        // Point, measured bandwidth and round trip.
         let others: Vec<(Point, f64, f64)> = rates
             .iter()
             .filter(|r| r.point != base)
-            .filter_map(|r| Some((r.point, r.bandwidth()[0], ideal(r.point)?)))
+            .filter_map(|r| Some((r.point, r.bandwidth()[0], outcome.round_trip(r.point.delay)?)))
             .collect();
-        let free = others.iter().filter(|(point, _, ideal)| part(*point, *ideal) < UNTHROTTLED);
-        let ratios: Vec<f64> = free.map(|(_, measured, ideal)| ideal / measured).collect();
+        let is_free = |point, measured, trip| law.regime(point, trip, measured) == Regime::Unthrottled;
+        let free = others.iter().filter(|(point, measured, trip)| is_free(*point, *measured, *trip));
+        let ratios: Vec<f64> = free.map(|(point, measured, trip)| law.ideal(*point, *trip) / measured).collect();
         let k = if ratios.is_empty() { 1.0 } else { median(&ratios) };
-        let points = others.into_iter().map(|(point, measured, ideal)| {
-            let regime = match () {
-                () if part(point, ideal) < UNTHROTTLED => Regime::Unthrottled,
-                () if part(point, measured) >= SATURATED => Regime::Saturated,
-                () => Regime::Throttled,
-            };
-            Predicted { point, measured, predicted: (ideal / k).min(peak), regime }
+        let law = Law { k, ..law };
+        let points = others.into_iter().map(|(point, measured, trip)| {
+            let (predicted, regime) = (law.predict(point, trip), law.regime(point, trip, measured));
+            Predicted { point, measured, predicted, regime }
         });
         Some(Model { k, base, b0, peak, points: points.collect() })
     }
@@ -175,6 +225,20 @@ mod tests {
         assert!(model.points.iter().all(|p| p.predicted <= model.peak));
         let (middle, most) = model.errors().unwrap();
         assert!(middle <= 0.01 && most <= 1.01, "{middle} {most}");
+    }
+
+    #[test]
+    fn law_is_proportional_to_the_data_in_flight_up_to_the_peak() {
+        let point = |size, in_flight| Point { test: Test::Write, delay: 2.0, size, in_flight };
+        let base = point(4096, 1);
+        let law = Law { k: 2.0, base, round_trip: 2.0, b0: 2.0, peak: 1000.0, most: 1e6 };
+        assert_eq!((in_flight(point(8192, 4)), law.capacity(2.0)), (32_768.0, 2.0 * MIB));
+        assert_eq!((law.ideal(base, 2.0), law.ideal(point(8192, 4), 4.0)), (2.0, 8.0));
+        assert_eq!((law.predict(point(8192, 4), 4.0), law.predict(point(1 << 20, 64), 4.0)), (4.0, 1000.0));
+        let regime = |point| law.regime(point, 2.0, law.predict(point, 2.0));
+        assert_eq!(regime(point(65_536, 3)), Regime::Unthrottled, "96 MiB/s by equation 3");
+        assert_eq!(regime(point(65_536, 8)), Regime::Throttled);
+        assert_eq!(regime(point(1 << 20, 8)), Regime::Saturated);
     }
 
     #[test]
