@@ -63,7 +63,7 @@ pub struct AdviseArgs {
     /// With --measure: repetitions of each run; the median counts
     #[arg(short = 'i', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repetitions: u32,
-    /// A published system instead of this file system: flash, l300n or stallo
+    /// A published system instead of this file system: flash, l300n, stallo or es400nvx2
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,
     /// With --system: number of OSTs

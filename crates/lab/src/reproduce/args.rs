@@ -8,7 +8,7 @@ use crate::output::OutputArgs;
 #[derive(Parser, Clone, Debug)]
 #[command(name = "sheen lab reproduce", args_override_self = true, max_term_width = 100)]
 pub struct ReproduceArgs {
-    /// Systems: flash, l300n, stallo, titan [default: all]
+    /// Systems: flash, l300n, stallo, es400nvx2, titan, dresden [default: all]
     #[arg(value_name = "SYSTEM")]
     pub systems: Vec<String>,
     #[command(flatten)]

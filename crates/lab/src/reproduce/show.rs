@@ -14,14 +14,18 @@ use crate::{
     report::Report,
     reproduce::{
         args::ReproduceArgs,
-        blast,
-        points::{POINTS, Point},
+        blast, dresden,
+        point::{Basis, Point},
+        points::points,
         systems::{System, systems},
     },
     session::Session,
     table::Table,
     workloads::patterns::FIG11,
 };
+
+/// Most values of a chart that all have a label.
+const LABELS_MAX: usize = 15;
 
 /// A stated value and that of the model.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -32,6 +36,7 @@ struct Compared {
     unit: &'static str,
     stated: [f64; 2],
     predicted: f64,
+    basis: Basis,
     /// `None`: the text states no number.
     error: Option<f64>,
     /// Whether a statement without a number holds.
@@ -49,22 +54,17 @@ pub fn main(args: &ReproduceArgs, words: &str) -> Result<(), String> {
         names => names.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
     };
     let of = |point: &Point| systems.iter().any(|system| system.name == point.system);
-    let all: Vec<Compared> = POINTS.iter().filter(|point| of(point)).filter_map(compare).collect();
-    let errors: Vec<f64> = all.iter().filter_map(|compared| compared.error).collect();
-    let errors = Errors::of(&errors);
+    let all: Vec<Compared> = points().iter().filter(|point| of(point)).map(Compared::of).collect();
+    let summary = Summary::of(&all);
     let session = Session::new(0, &args.output)?;
-    print(&mut Lines::new(&args.output), &systems, &all, errors.as_ref());
+    print(&mut Lines::new(&args.output), &systems, &all, &summary);
     if args.output.format == Some(Format::Csv) {
-        println!("system,place,value,unit,stated (low),stated (high),model,error");
-        for c in &all {
-            let [low, high] = c.stated;
-            let error = c.error.map_or_else(String::new, |error| format!("{error:.3}"));
-            println!("{},{},{},{},{low},{high},{:.3},{error}", c.system, c.place, c.what, c.unit, c.predicted);
-        }
+        println!("system,place,value,unit,stated (low),stated (high),model,error,basis");
+        all.iter().for_each(|compared| println!("{}", compared.csv()));
     }
     let run = Circumstances::new("sheen lab reproduce", words, 1, Moment::now());
-    let fields = json!({ "systems": systems, "Results": all, "summary": errors });
-    session.conclude(run, Ok(()), fields, || report(&all, errors.as_ref()))
+    let fields = json!({ "systems": systems, "Results": all, "summary": summary });
+    session.conclude(run, Ok(()), fields, || report(&all, &summary))
 }
 
 fn named(name: &str) -> Result<System, String> {
@@ -74,19 +74,50 @@ fn named(name: &str) -> Result<System, String> {
     found.ok_or_else(|| format!("{name}: no such system; there are {}", names.join(", ")))
 }
 
-fn compare(point: &Point) -> Option<Compared> {
-    let predicted = point.predicted()?;
-    Some(Compared {
-        system: point.system,
-        place: point.place,
-        what: point.what,
-        unit: point.unit.name(),
-        stated: point.stated,
-        predicted,
-        error: point.error(predicted),
-        holds: point.holds(predicted),
-        lacks: point.lacks,
-    })
+/// How far the models are off. `None`: there are no such values.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Summary {
+    /// All values but those of formulas.
+    #[serde(flatten)]
+    models: Option<Errors>,
+    /// Of these, the values by which costs were chosen.
+    calibrated: Option<Errors>,
+    /// Of these, the others.
+    predicted: Option<Errors>,
+    /// Formulas that the texts state. They test no model.
+    formulas: Option<Errors>,
+}
+
+impl Summary {
+    fn of(all: &[Compared]) -> Summary {
+        let errors = |wanted: &[Basis]| {
+            let of = all.iter().filter(|compared| wanted.contains(&compared.basis));
+            Errors::of(&of.filter_map(|compared| compared.error).collect::<Vec<f64>>())
+        };
+        Summary {
+            models: errors(&[Basis::Calibrated, Basis::Predicted]),
+            calibrated: errors(&[Basis::Calibrated]),
+            predicted: errors(&[Basis::Predicted]),
+            formulas: errors(&[Basis::Formula]),
+        }
+    }
+
+    /// Describes the errors, the most important ones first.
+    fn lines(&self) -> Vec<String> {
+        let line = |name: &str, errors: Option<Errors>| {
+            errors.map(|of| format!("{name}: median {:.1} % of {} values", of.median * 100.0, of.runs))
+        };
+        let several = self.predicted.is_some() || self.formulas.is_some();
+        let parts = several.then(|| {
+            [
+                line("  calibrated", self.calibrated),
+                line("  predicted", self.predicted),
+                line("formulas of the texts", self.formulas),
+            ]
+        });
+        let parts = parts.into_iter().flatten().flatten();
+        line("error", self.models).into_iter().chain(parts).collect()
+    }
 }
 
 /// Formats a stated value: a range as `11.1–11.4`, a statement without a number as `> 1`.
@@ -100,17 +131,29 @@ fn range([low, high]: [f64; 2]) -> String {
 }
 
 impl Compared {
+    fn of(point: &Point) -> Compared {
+        let Point { system, place, what, stated, predicted, basis, lacks, .. } = *point;
+        let (unit, error, holds) = (point.unit.name(), point.error(), point.holds());
+        Compared { system, place, what, unit, stated, predicted, basis, error, holds, lacks }
+    }
+
     /// Says how far the model is off.
     fn verdict(&self) -> String {
         match self.error {
-            Some(error) => format!("error {:>3.0} %", error * 100.0),
+            Some(error) => format!("error {:>3.0} %, {}", error * 100.0, self.basis.name()),
             None if self.holds == Some(true) => "holds".into(),
             None => "does not hold".into(),
         }
     }
+
+    fn csv(&self) -> String {
+        let Compared { system, place, what, unit, stated: [low, high], predicted, .. } = *self;
+        let error = self.error.map_or_else(String::new, |error| format!("{error:.3}"));
+        format!("{system},{place},\"{what}\",{unit},{low},{high},{predicted:.3},{error},{}", self.basis.name())
+    }
 }
 
-fn print(lines: &mut Lines, systems: &[System], all: &[Compared], errors: Option<&Errors>) {
+fn print(lines: &mut Lines, systems: &[System], all: &[Compared], summary: &Summary) {
     for system in systems {
         lines.line(&format!("{}: {}", system.name, system.what));
         lines.line(&format!("  stated:  {}", system.stated));
@@ -129,55 +172,64 @@ fn print(lines: &mut Lines, systems: &[System], all: &[Compared], errors: Option
         }
         lines.line("");
     }
-    if let Some(of) = errors {
-        lines.line(&format!("error: median {:.1} % of {} values", of.median * 100.0, of.runs));
-    }
+    summary.lines().iter().for_each(|line| lines.line(line));
 }
 
-fn report(all: &[Compared], errors: Option<&Errors>) -> io::Result<Report> {
-    let mut charts = Vec::new();
-    if errors.is_some() {
-        charts.push(chart(all).svg()?);
-    }
-    if all.iter().any(|compared| compared.system == blast::SYSTEM) {
-        charts.push(times_of_blast().svg()?);
-    }
+fn report(all: &[Compared], summary: &Summary) -> io::Result<Report> {
+    let mut of_systems: Vec<&str> = all.iter().map(|compared| compared.system).collect();
+    of_systems.dedup();
+    let mut charts = of_systems.iter().filter_map(|name| chart(name, all)).collect::<Vec<Chart>>();
     let row = |c: &Compared| {
         vec![
             format!("{}, {}", c.system, c.place),
             c.what.to_owned(),
-            format!("{} {}", range(c.stated), c.unit),
+            format!("{} {}", range(c.stated), c.unit).trim_end().to_owned(),
             format!("{:.2}", c.predicted),
             c.error.map_or_else(|| c.verdict(), |error| format!("{:.0}", error * 100.0)),
+            c.basis.name().to_owned(),
             c.lacks.to_owned(),
         ]
     };
-    let columns = ["place", "value", "stated", "model", "error, %", "the model lacks"];
-    let (median, values) = errors.map_or((0.0, 0), |errors| (errors.median * 100.0, errors.runs));
+    let columns = ["place", "value", "stated", "model", "error, %", "basis", "the model lacks"];
+    let mut tables = vec![Table::new("Values", columns).with(all.iter().map(row))];
+    if of_systems.contains(&blast::SYSTEM) {
+        charts.push(times_of_blast());
+    }
+    if of_systems.contains(&dresden::SYSTEM) {
+        charts.extend(dresden::charts());
+        tables.push(dresden::table());
+    }
+    let lines = summary.lines();
     Ok(Report {
         title: "Published rates, and models of their systems".into(),
-        result: format!("Median error {median:.1} % of {values} values."),
-        charts,
-        tables: vec![Table::new("Values", columns).with(all.iter().map(row))],
+        result: format!(
+            "Models of published systems; {}.",
+            lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; ")
+        ),
+        charts: charts.iter().map(Chart::svg).collect::<io::Result<_>>()?,
+        tables,
         ..Report::default()
     })
 }
 
-/// Draws the values that the texts state as numbers.
-fn chart(all: &[Compared]) -> Chart {
-    let all: Vec<&Compared> = all.iter().filter(|compared| compared.error.is_some()).collect();
+/// Draws the values of a system that its text states as numbers. `None`: there are none but those
+/// of formulas.
+fn chart(system: &str, all: &[Compared]) -> Option<Chart> {
+    let of = |c: &&Compared| c.system == system && c.error.is_some() && c.basis != Basis::Formula;
+    let all: Vec<&Compared> = all.iter().filter(of).collect();
     let curve = |of: fn(&Compared) -> f64| all.iter().map(|c| Some(of(c))).collect();
-    Chart {
-        title: "Stated values and those of the models".into(),
-        axis: "values with a number, in the order of the table".into(),
-        categories: (1..=all.len()).map(|n| n.to_string()).collect(),
+    let label = |n: usize| if all.len() <= LABELS_MAX || n.is_multiple_of(5) { n.to_string() } else { String::new() };
+    (!all.is_empty()).then(|| Chart {
+        title: format!("{system}: stated values and those of the model"),
+        axis: "values with a number, in the order of the table, without formulas".into(),
+        categories: (1..=all.len()).map(label).collect(),
         series: vec!["stated".into(), "model".into()],
         panels: vec![Panel {
-            title: "GB/s, MiB/s or ratio".into(),
+            title: "in their units".into(),
             scale: Scale::Log,
             values: Values::Curves(vec![curve(|c| (c.stated[0] + c.stated[1]) / 2.0), curve(|c| c.predicted)]),
         }],
-    }
+    })
 }
 
 /// Draws Fig. 11 by the model.
@@ -193,5 +245,50 @@ fn times_of_blast() -> Chart {
             scale: Scale::Linear,
             values: Values::Curves(FIG11.iter().map(curve).collect()),
         }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::point::{MORE, Unit};
+
+    #[test]
+    fn summary_separates_calibrated_predicted_and_formulas() {
+        let point = |basis, predicted, stated| Point {
+            system: "stallo",
+            place: "Fig. 1",
+            what: "a rate, of one client",
+            unit: Unit::Ratio,
+            stated,
+            predicted,
+            basis,
+            lacks: "",
+        };
+        let calibrated = point(Basis::Calibrated, 1.25, [1.0, 1.0]);
+        let one = Summary::of(&[Compared::of(&calibrated)]);
+        assert_eq!(one.lines(), ["error: median 25.0 % of 1 values"]);
+        let predicted = [point(Basis::Predicted, 2.0, MORE), point(Basis::Predicted, 1.75, [1.0, 1.0])];
+        let formula = point(Basis::Formula, 1.0, [1.0, 1.0]);
+        let all: Vec<Compared> = predicted.iter().chain([&calibrated, &formula]).map(Compared::of).collect();
+        let lines = Summary::of(&all).lines();
+        let expected = [
+            "error: median 50.0 % of 2 values",
+            "  calibrated: median 25.0 % of 1 values",
+            "  predicted: median 75.0 % of 1 values",
+            "formulas of the texts: median 0.0 % of 1 values",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(all[0].csv(), "stallo,Fig. 1,\"a rate, of one client\",×,1,inf,2.000,,predicted");
+        assert_eq!(all[0].verdict(), "holds");
+    }
+
+    #[test]
+    fn report_has_a_chart_for_each_system_with_numbers() {
+        let all: Vec<Compared> = points().iter().map(Compared::of).collect();
+        let report = report(&all, &Summary::of(&all)).unwrap();
+        // Two more are Fig. 3 and 4 of the link, one is Fig. 11 of BLAST.
+        assert_eq!((report.charts.len(), report.tables.len()), (systems().len() + 3, 2));
+        assert!(all.iter().all(|compared| systems().iter().any(|system| system.name == compared.system)));
     }
 }
