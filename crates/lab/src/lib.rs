@@ -112,7 +112,7 @@ pub enum Tool {
     Overstripe(Box<OverstripeArgs>),
     /// Calibrate a model of a file system, and show how well it predicts
     Model(Box<ModelArgs>),
-    /// Recommend a layout for a job
+    /// Recommend a layout and RPC parameters for a job
     Advise(Box<AdviseArgs>),
     /// Compare rates that papers state with models of their systems
     Reproduce(Box<ReproduceArgs>),

@@ -29,6 +29,11 @@ pub fn check_memory(bytes: u64) -> Result<(), String> {
     }
 }
 
+/// Returns the memory of this machine in bytes; `None`: it is unknown.
+pub fn total_memory() -> Option<u64> {
+    memory("MemTotal:")
+}
+
 /// Returns a quantity of /proc/meminfo in bytes.
 fn memory(key: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
@@ -47,7 +52,7 @@ pub fn describe() -> Value {
         "release": release,
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
         "processor": model.unwrap_or("unknown"),
-        "memory_bytes": memory("MemTotal:").unwrap_or(0),
+        "memory_bytes": total_memory().unwrap_or(0),
         "sheen": env!("CARGO_PKG_VERSION"),
     })
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sheen_control::{GREETING_TIMEOUT, NoReply, Reply, Request, Silent, ask, ask_all, sockets};
+use sheen_control::{GREETING_TIMEOUT, NoReply, Reply, Request, Silent, ask, ask_all, public_sockets, sockets};
 use sheen_wire::{
     Errno,
     control::{self, MountInfo, TargetInfo, open_name},
@@ -45,6 +45,17 @@ impl Process {
             Reply::Values(found) => {
                 found.into_iter().next().map(|found| found.value).ok_or_else(|| Errno::ENOENT.into())
             }
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// Returns the names and values of the parameters that match a shell pattern.
+    ///
+    /// # Errors
+    /// The process does not answer, or has no such parameter.
+    pub fn values(&self, pattern: &str) -> io::Result<Vec<(String, String)>> {
+        match self.ask(Request::Get { pattern: pattern.into() })? {
+            Reply::Values(found) => Ok(found.into_iter().map(|found| (found.name, found.value)).collect()),
             other => Err(refusal(&other)),
         }
     }
@@ -115,8 +126,18 @@ pub struct Matches {
 
 /// Returns all parameters that match a shell pattern.
 pub fn with(pattern: &str) -> Matches {
+    matches(all(), pattern)
+}
+
+/// Returns the public parameters that match a shell pattern, of processes of others. These answer
+/// to [`Process::get`] and [`Process::values`] of public parameters only.
+pub fn public_with(pattern: &str) -> Matches {
+    matches(public_sockets().into_iter().map(|socket| Process { socket }), pattern)
+}
+
+fn matches(processes: impl Iterator<Item = Process>, pattern: &str) -> Matches {
     let mut matches = Matches::default();
-    for process in all() {
+    for process in processes {
         match process.names(pattern) {
             Ok(names) => matches.found.extend(names.into_iter().map(|name| (name, process.clone()))),
             Err(NoReply::Silent(waited)) => matches.silent.push(Silent { socket: process.socket, waited }),

@@ -611,6 +611,31 @@ fn advice_is_given_measured_and_applied() {
     fs::write(dir.path().join("dump"), dump).expect("written");
     let elsewhere = json(&format!("advise --observed {} {{a}}/dir", dir.path().join("dump").display()));
     assert!(elsewhere["observed"].as_str().expect("text").contains(" on 1 mount in "), "the same mounts: {elsewhere}");
+    rpc_parameters_are_advised_and_set(&at, json, dir.path());
+}
+
+/// `json` runs a tool with the model of the file system, and returns its record.
+fn rpc_parameters_are_advised_and_set(at: &TwoMounts, json: impl Fn(&str) -> Value, dir: &Path) {
+    fs::create_dir(at.fs.path("far")).expect("created");
+    let near = json("advise -w -N 2 -t 1m -b 16m {b}/far");
+    let rpcs = &near["rpcs"];
+    assert!(rpcs["round_trip_ms"].as_f64() > Some(0.0) && rpcs["present"]["max_rpcs_in_flight"] == 8, "{near}");
+    assert!(rpcs["recommended"].is_null() && near["rpcs command"].is_null(), "each node has one request: {near}");
+
+    let job = "advise -w -F -N 256 --nodes 1 -t 1m -b 1g --round-trip 20 --ost-rate 1000";
+    let report = dir.join("far.html");
+    let far = json(&format!("{job} --apply --report {} {{b}}/far", report.display()));
+    let in_flight = far["rpcs"]["recommended"]["max_rpcs_in_flight"].as_u64().expect("a recommendation");
+    assert!(in_flight > 8 && far["rpcs"]["gain"].as_f64() > Some(1.05), "{far}");
+    let command = format!("lctl set_param osc.{}-OST*.max_rpcs_in_flight={in_flight}", at.fsname);
+    assert_eq!(far["rpcs command"], command);
+    assert!(fs::read_to_string(report).expect("a report").contains("<h2>RPC parameters</h2>"));
+    let set = at.param("osc.{}-OST*.max_rpcs_in_flight");
+    assert!(!set.is_empty() && set.lines().all(|line| line.ends_with(&format!("={in_flight}"))), "{set}");
+    let again = json(&format!("{job} {{b}}/far"));
+    assert!(again["rpcs"]["recommended"].is_null() && again["rpcs command"].is_null(), "{again}");
+    let reason = again["rpcs"]["reason"].as_str().expect("text");
+    assert!(reason.starts_with("The present RPC parameters suffice"), "{reason}");
 }
 
 #[test]

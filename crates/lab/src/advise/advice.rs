@@ -1,4 +1,4 @@
-//! The advice: all candidates, the recommended layout, and the reason.
+//! The advice: all candidates, the recommended layout with the reason, and the RPC parameters.
 
 use sheen_layout::{PROGRESSIVE_ON_MDT, PROGRESSIVE_OPTIONS};
 
@@ -8,9 +8,10 @@ use crate::{
         args::AdviseArgs,
         candidates::{candidates, words},
         choice::{Rated, choose, is_worth, rate, reason},
-        measure,
+        measure, mount_rpcs,
         plan::{Basis, Job, basis, job},
         present,
+        rpcs::RpcAdvice,
     },
     output::Outputs,
     predict::{
@@ -83,6 +84,9 @@ pub struct Advice {
     pub command: Option<String>,
     /// The reason in a sentence.
     pub reason: String,
+    /// The RPC parameters, or why there is no advice on them. `None`: the job needs none, or the
+    /// round trip of a published system is not stated.
+    pub rpcs: Result<Option<RpcAdvice>, String>,
 }
 
 impl Advice {
@@ -142,6 +146,14 @@ impl Advice {
         let place = if present.is_some() { args.path.display().to_string() } else { "DIRECTORY".into() };
         let command = changes.then(|| apply::command(&args.path, &layout, &place));
         let loses = loses.filter(|_| recommended != Recommended::Nothing);
+        let rpcs = match recommended {
+            // With the layout that the files will have.
+            Recommended::Candidate(index) => {
+                let rated = now.as_ref().filter(|_| !changes).unwrap_or(&all[index]);
+                mount_rpcs::advise(args, &basis, &workload, rated)
+            }
+            Recommended::DefaultLayout | Recommended::Nothing => Ok(None),
+        };
         Ok(Advice {
             workload,
             are_small,
@@ -155,6 +167,7 @@ impl Advice {
             layout,
             command,
             reason,
+            rpcs,
         })
     }
 
@@ -164,6 +177,11 @@ impl Advice {
             Recommended::Candidate(index) => self.all.get(index),
             Recommended::DefaultLayout | Recommended::Nothing => None,
         }
+    }
+
+    /// Returns the advice on RPC parameters, if there is one.
+    pub fn rpcs(&self) -> Option<&RpcAdvice> {
+        self.rpcs.as_ref().ok()?.as_ref()
     }
 
     /// Returns the rate with the recommended layout, divided by that with the present one.

@@ -13,11 +13,12 @@ Examples:
   sheen lab advise -N 8 -t 1m -b 1m -s 512 ~/sheen/out      8 tasks write 1 MiB records in turn
   sheen lab advise -N 8 -F -t 1m -b 4g ~/sheen/out --apply  a file for each task; set the layout
   sheen lab advise -N 8 -t 1m -b 4g ~/sheen/out/big.dat     for a file; --apply migrates it
+  sheen lab advise -N 32 --nodes 1 -F -b 4g --round-trip 10 ~/sheen/out  as over 1,000 km of fibre
   sheen lab advise -N 48 -t 16m -b 16m -s 64 --system flash for a published system
 
 IOR's options describe a job. Without them, it is the one that the mounts have observed. First calibrate a model: sheen lab model --calibrate ~/sheen";
 
-/// Recommend a layout for a job
+/// Recommend a layout and RPC parameters for a job
 #[derive(Parser, Clone, Debug)]
 #[command(name = "sheen lab advise", after_help = EXAMPLES, args_override_self = true, max_term_width = 100)]
 pub struct AdviseArgs {
@@ -54,7 +55,14 @@ pub struct AdviseArgs {
     /// Observations of another host: its `lctl get_param llite.*.access_patterns`
     #[arg(long, value_name = "FILE", conflicts_with = "system")]
     pub observed: Vec<PathBuf>,
-    /// Set the layout: of the directory for new files, or of the file by a migration
+    /// Round trip to the OSTs in milliseconds, for RPC parameters [default: measured]
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    pub round_trip: Option<f64>,
+    /// Rate of an OST in MiB/s, for RPC parameters [default: that of the model]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub ost_rate: Option<f64>,
+    /// Set the layout: of the directory for new files, or of the file by a migration. Also set the
+    /// RPC parameters of this host's mounts
     #[arg(long, conflicts_with_all = ["system", "measure"])]
     pub apply: bool,
     /// Also measure all candidates, and compare the recommended one with the best
@@ -73,6 +81,21 @@ pub struct AdviseArgs {
     pub output: OutputArgs,
 }
 
+/// Largest round trip in milliseconds.
+const ROUND_TRIP_MAX: f64 = 60_000.0;
+
+/// Reads a round trip.
+fn milliseconds(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=ROUND_TRIP_MAX).contains(number));
+    number.ok_or_else(|| format!("expected 0 to {ROUND_TRIP_MAX} milliseconds"))
+}
+
+/// Reads a rate.
+fn rate(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
 impl AdviseArgs {
     /// Whether options describe the job. Otherwise it is the observed one.
     pub fn describe_a_job(&self) -> bool {
@@ -86,5 +109,24 @@ impl AdviseArgs {
         let both = self.write == self.read;
         let wanted = |direction: &Direction| both || (*direction == Direction::Write) == self.write;
         Direction::ALL.into_iter().filter(wanted).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_and_rate_are_checked() {
+        let parsed = |words: &[&str]| AdviseArgs::try_parse_from(["advise"].iter().chain(words));
+        let args = parsed(&["--round-trip", "4.14", "--ost-rate", "1000"]).unwrap();
+        assert_eq!((args.round_trip, args.ost_rate), (Some(4.14), Some(1000.0)));
+        assert!(!args.describe_a_job(), "they do not describe the accesses");
+        for wrong in ["-1", "60001", "NaN", "inf", "x", ""] {
+            assert!(parsed(&[format!("--round-trip={wrong}").as_str()]).is_err(), "{wrong}");
+        }
+        for wrong in ["0", "-1", "NaN", "inf", "x"] {
+            assert!(parsed(&[format!("--ost-rate={wrong}").as_str()]).is_err(), "{wrong}");
+        }
     }
 }

@@ -11,10 +11,10 @@ use crate::{
     stats::counted,
 };
 
-/// Fewer stripes are better if the job takes at most this part longer.
-const TOLERANCE: f64 = 0.01;
+/// Fewer stripes, and smaller parameters, are better if the job takes at most this part longer.
+pub const TOLERANCE: f64 = 0.01;
 /// A change is worth it from this gain.
-const WORTH: f64 = 1.05;
+pub const WORTH: f64 = 1.05;
 
 /// A layout, and what the model says of it.
 #[derive(Clone, PartialEq, Debug, Serialize)]

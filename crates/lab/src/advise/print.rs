@@ -1,9 +1,9 @@
 //! The table of a recommendation.
 
 use crate::{
-    advise::{advice::Advice, choice::Rated},
+    advise::{advice::Advice, choice::Rated, rpcs::RpcAdvice},
     output::Lines,
-    predict::{load::Direction, shape::Shape},
+    predict::{flight::Rpcs, load::Direction, shape::Shape},
     prober::describe,
 };
 
@@ -34,6 +34,27 @@ impl Printer {
         }
         if let Some(what) = advice.loses {
             self.line(&format!("The present layout has {what}; the recommended one does not."));
+        }
+        match &advice.rpcs {
+            Ok(Some(rpcs)) => self.rpcs(rpcs),
+            Ok(None) => {}
+            Err(why) => self.line(&format!("No advice on RPC parameters: {why}.")),
+        }
+    }
+
+    /// Prints an advice on RPC parameters. One line, if the present ones suffice.
+    fn rpcs(&mut self, advice: &RpcAdvice) {
+        if let Some(recommended) = advice.recommended {
+            self.line(&format!("{:30}{:>12}{:>14}", "RPC parameter", "present", "recommended"));
+            let values = advice.present.to_array().into_iter().zip(recommended.to_array());
+            for (name, (now, then)) in Rpcs::NAMES.iter().zip(values) {
+                let name = format!("osc.*.{name}");
+                self.lines.line(&format!("{name:30}{now:>12}{then:>14}"));
+            }
+        }
+        self.line(&advice.reason);
+        if let Some(command) = advice.command() {
+            self.line(&format!("{command}   # {:.2} × as fast as with the present values", advice.gain));
         }
     }
 

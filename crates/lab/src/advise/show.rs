@@ -1,4 +1,4 @@
-//! Recommends a layout for a user: options, output, files with results.
+//! Recommends a layout and RPC parameters for a user: options, output, files with results.
 
 use std::io;
 
@@ -13,7 +13,9 @@ use crate::{
         candidates::words,
         choice::Rated,
         measure::{measure, reached},
+        mount_rpcs,
         print::Printer,
+        rpcs::RpcAdvice,
     },
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
@@ -28,7 +30,7 @@ use crate::{
 
 const CSV_COLUMNS: &str = "recommended,stripes,osts,stripe size,write(MiB/s),read(MiB/s),seconds,limited by,layout";
 
-/// Recommends a layout. `line` is the command line, for the record.
+/// Recommends a layout and RPC parameters. `line` is the command line, for the record.
 ///
 /// # Errors
 /// A message for the user.
@@ -54,6 +56,15 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
             printer.line("The layout is set.");
         }
     }
+    if args.apply
+        && let Some(rpcs) = advice.rpcs().filter(|rpcs| !rpcs.settings.is_empty())
+        && result.is_ok()
+    {
+        match mount_rpcs::apply(&rpcs.settings) {
+            Ok(()) => printer.line("The RPC parameters are set, until the mounts end."),
+            Err(e) => session.warn(not_set(rpcs, &e)),
+        }
+    }
     let about = advice.basis.published.map(|preset| json!({ "stated": preset.stated, "assumed": preset.assumed }));
     let mut run = Circumstances::new("sheen lab advise", line, args.repetitions, began);
     run.file_system = machine::mount_of(&args.path);
@@ -69,11 +80,19 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
         "command": advice.command,
         "gain": advice.gain(),
         "reason": advice.reason,
+        "rpcs": advice.rpcs(),
+        "rpcs command": advice.rpcs().and_then(RpcAdvice::command),
         "candidates": advice.all,
         "measured": timed,
         "reached": reached,
     });
     session.conclude(run, result, fields, || report(&advice))
+}
+
+/// Returns the warning that RPC parameters could not be set. Those of root's mounts need root.
+fn not_set(rpcs: &RpcAdvice, e: &io::Error) -> String {
+    let command = rpcs.command().unwrap_or_default();
+    format!("the RPC parameters are not set: run `{command}` as the user of the mount ({e})")
 }
 
 /// Returns the lines of the CSV: the columns, the default layout if it is recommended, and all
@@ -97,6 +116,13 @@ fn csv(all: &[Rated], recommended: Recommended) -> Vec<String> {
     };
     let rows = all.iter().enumerate().map(row);
     [CSV_COLUMNS.to_owned()].into_iter().chain(default).chain(rows).collect()
+}
+
+/// Returns the reasons, each with its command.
+fn sentences(advice: &Advice) -> String {
+    let layout = [Some(advice.reason.clone()), advice.command.clone()];
+    let rpcs = advice.rpcs().map_or([None, None], |rpcs| [Some(rpcs.reason.clone()), rpcs.command()]);
+    layout.into_iter().chain(rpcs).flatten().collect::<Vec<_>>().join(" ")
 }
 
 fn report(advice: &Advice) -> io::Result<Report> {
@@ -133,12 +159,17 @@ fn report(advice: &Advice) -> io::Result<Report> {
         ]
     };
     let columns = ["layout", "write, MiB/s", "read, MiB/s", "seconds of the job", "limited by"];
+    let rpcs = advice.rpcs();
+    let candidates = Table::new("Candidates", columns).with(all.iter().map(row));
+    let command = |command: Option<String>| command.unwrap_or_else(|| "no change".into());
+    let layout = ("recommended".to_owned(), command(advice.command.clone()));
+    let parameters = rpcs.map(|rpcs| ("RPC parameters".to_owned(), command(rpcs.command())));
     Ok(Report {
         title: format!("Layout for {}", describe(&advice.workload)),
-        result: format!("{} {}", advice.reason, advice.command.as_deref().unwrap_or_default()),
+        result: sentences(advice),
         charts: vec![chart.svg()?],
-        tables: vec![Table::new("Candidates", columns).with(all.iter().map(row))],
-        facts: vec![("recommended".into(), advice.command.clone().unwrap_or_else(|| "no change".into()))],
+        tables: [candidates].into_iter().chain(rpcs.and_then(RpcAdvice::table)).collect(),
+        facts: [layout].into_iter().chain(parameters).collect(),
         ..Report::default()
     })
 }

@@ -10,7 +10,7 @@ const MI: u64 = 1 << 20;
 /// Writes from this size are not buffered, in bytes: `CACHED_WRITE_BYTES_MAX` of the client.
 const DIRECT: u64 = 256 << 10;
 /// Most bytes of a request of the kernel.
-const REQUEST_BYTES_MAX: u64 = MI;
+pub const REQUEST_BYTES_MAX: u64 = MI;
 /// Records of a file in which handovers are counted. More of the file repeats them.
 const RECORDS_MAX: u64 = 8192;
 /// Stripe units of one record in which handovers are counted.
@@ -56,6 +56,18 @@ pub struct Workload {
     pub files: bool,
 }
 
+impl Workload {
+    /// Returns the bytes of each file.
+    pub fn file_bytes(&self) -> f64 {
+        self.size as f64 * if self.files { 1.0 } else { f64::from(self.tasks) }
+    }
+
+    /// Returns the bytes that a task accesses without a gap.
+    pub fn contiguous(&self) -> u64 {
+        if self.files || self.tasks == 1 { self.size } else { record(self) }
+    }
+}
+
 /// The load of a job on the parts of a file system.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Load {
@@ -94,18 +106,16 @@ impl Load {
     pub fn of(workload: &Workload, shape: &Shape, osts: u32) -> Load {
         let Workload { tasks, nodes, transfer, size, .. } = *workload;
         let nodes = nodes.min(tasks).max(1);
-        let bytes = size as f64 * f64::from(tasks);
-        let of_file = if workload.files { size as f64 } else { bytes };
-        // A file that is smaller than a round over its stripes leaves some without data.
-        let filled = (of_file / shape.stripe_size as f64).ceil().clamp(1.0, f64::from(shape.stripes));
+        let (bytes, of_file) = (size as f64 * f64::from(tasks), workload.file_bytes());
+        let filled = filled(of_file, shape);
         let files = if workload.files { f64::from(tasks) } else { 1.0 };
         let object_part = (shape.stripe_size as f64 / of_file).max(1.0 / filled) / files;
-        let own_osts = f64::from(shape.osts.min(osts)).min(filled);
+        let own_osts = own_osts(of_file, shape, osts);
         // Unless it is known better: files begin on one OST after the other.
         let in_turn = (own_osts * files).min(f64::from(osts));
         let used = shape.all_osts.map_or(in_turn, f64::from).clamp(1.0, filled * files);
         let per_ost = (filled * files / used).ceil();
-        let contiguous = if workload.files || tasks == 1 { size } else { record(workload) };
+        let contiguous = workload.contiguous();
         let handovers = if workload.files || nodes == 1 { 0.0 } else { handovers(workload, shape, nodes) };
         Load {
             mib: bytes / MIB,
@@ -124,6 +134,18 @@ impl Load {
             at_once: filled.min(nodes.into()).max(1.0),
         }
     }
+}
+
+/// Returns the number of stripes with data. A file that is smaller than a round over its stripes
+/// leaves some without. `bytes`: of the file.
+fn filled(bytes: f64, shape: &Shape) -> f64 {
+    (bytes / shape.stripe_size as f64).ceil().clamp(1.0, f64::from(shape.stripes))
+}
+
+/// Returns the number of OSTs that have data of a file of so many bytes. `osts`: of the file
+/// system.
+pub fn own_osts(bytes: f64, shape: &Shape, osts: u32) -> f64 {
+    f64::from(shape.osts.min(osts)).min(filled(bytes, shape))
 }
 
 /// Returns the contiguous bytes of a task in a shared file. Nodes change only after them.
