@@ -1,7 +1,10 @@
-//! RPC parameters of a mount: the present values, the round trip to its OSTs, and how to set others.
+//! RPC parameters of a mount: the present values, the round trip to its OSTs, and how to set other
+//! values.
 //!
-//! The round trip is that of requests for the space of an OST, which carry no data. The tool has the
-//! mount send some, and looks at the times in `osc.*.stats`.
+//! The round trip is that of requests for the space of an OST, which carry no data. The mount sends
+//! some for this tool, which reads their times in `osc.*.stats`.
+//!
+//! Invariant: nothing is set without `--apply`.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -72,8 +75,8 @@ fn published(round_trip: f64) -> Mounted {
     Mounted { rpcs, read_ahead: READ_AHEAD_DEFAULT, round_trip }
 }
 
-/// Returns the mount that contains a file or directory. Measures the round trip unless it is stated,
-/// in seconds.
+/// Returns the mount that contains a file or directory. Measures the round trip unless it is
+/// stated, in seconds.
 fn mounted(path: &Path, osts: u32, stated: Option<f64>) -> io::Result<Mounted> {
     let info = processes::mount_info(path)?;
     let (llite, osc) =

@@ -10,8 +10,8 @@
 //! until something else limits them. With a small `s`, this is the unthrottled regime of `sheen lab
 //! wan`. The client bounds `n` and `s` for each kind of access:
 //!
-//! * A write that is not buffered: `max_rpcs_in_flight`, and one request of the kernel at a time for
-//!   each open file. `max_pages_per_rpc` can only divide that request.
+//! * A write that is not buffered: `max_rpcs_in_flight`, and one request of the kernel at a time
+//!   for each open file. `max_pages_per_rpc` can only divide that request.
 //! * A buffered write: 8 requests, whatever `max_rpcs_in_flight`, and half of `max_dirty_mb`. A
 //!   request has up to `max_pages_per_rpc`, and not more than a grant.
 //! * A read: `max_rpcs_in_flight`, and the readahead window of each task. `max_pages_per_rpc` can
