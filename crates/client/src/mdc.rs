@@ -73,6 +73,9 @@ pub struct MdtReply {
     pub reply: Reply,
     /// Locks on inodes in the reply.
     pub locks: Vec<(Fid, LockRef)>,
+    /// Whether locks of this reply are missing in `locks`, because they were revoked or lost before
+    /// the reply arrived. Then a layout in the reply may be outdated, and no callback reports it.
+    pub overtaken: bool,
     /// Inodes that the request deleted. The caller drops their names from the cache, and then
     /// cancels the locks on them ([`LockTable::cancel_deleted`]).
     pub deleted: Vec<Fid>,
@@ -359,10 +362,11 @@ impl Mdc {
         self.capabilities.note(&reply, capabilities);
         let inodes = changed.into_iter().flatten().chain(invalidations.iter().copied());
         self.uncommitted.changed(Transaction { transno, incarnation, committed }, inodes);
-        let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
+        let (locks, overtaken) = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
         Ok(MdtReply {
             reply,
             locks,
+            overtaken,
             deleted,
             dir,
             invalidations,

@@ -78,12 +78,16 @@ impl Client {
         // The reply brings no lock on a layout that it leaves out. The layout may be edited or get
         // mirrors. This client learns of new mirrors only if it has the file open, or holds the
         // lock.
-        let hears = || sure.is_some() || self.layout_lock(fid).is_some();
-        let known = known.filter(|layout| layout.is_plain() && hears());
+        let (changes, lock) = (sure.map(|f| f.inode.changes()), self.layout_lock(fid).map(|lock| lock.cookie()));
+        let hears_still = || match sure {
+            Some(file) => Some(file.inode.changes()) == changes,
+            None => lock.is_some_and(|cookie| self.guard_again(fid, cookie).is_some()),
+        };
+        let known = known.filter(|layout| layout.is_plain() && hears_still());
         let is_known = known.is_some();
         let mut reply = self.ask_attr(fid, known).await?;
-        if is_known && self.layouts.cleared() != cleared {
-            // The MDT was restarted in between.
+        if is_known && (self.layouts.cleared() != cleared || !hears_still()) {
+            // The MDT was restarted in between, or the layout may have changed.
             reply = self.ask_attr(fid, None).await?;
         }
         Ok(KnownAttr::OfMdt(reply))

@@ -73,6 +73,8 @@ pub(crate) enum KnownAttr {
 pub(crate) struct Asking {
     pub token: Option<Token>,
     held: Option<(Fid, Cookie)>,
+    /// Whether `held` is a lock on LAYOUT, too.
+    held_layout: bool,
     /// [`crate::cache::Layouts::cleared`] before the request.
     cleared: u64,
     /// The layout that the reply need not contain, because the client knows it.
@@ -123,13 +125,13 @@ impl Client {
     pub(crate) fn asking(&self, fid: Fid) -> Asking {
         // A lock without LAYOUT does not guard a layout that may change.
         let guards = |lock: &LockRef| lock.bits() & bits::LAYOUT != 0 || self.layouts.get(fid).is_some();
-        self.asking_under(self.inode_lock(fid).filter(guards).map(|lock| (fid, lock.cookie())))
+        self.asking_under(fid, self.inode_lock(fid).filter(guards))
     }
 
     /// Records the state before an open request to the MDT.
     pub(crate) fn asking_open(&self, fid: Fid) -> Asking {
         let guards = |lock: &LockRef| lock.bits() & bits::LAYOUT != 0 || self.layouts.get(fid).is_some();
-        self.asking_under(self.open_lock(fid).filter(guards).map(|lock| (fid, lock.cookie())))
+        self.asking_under(fid, self.open_lock(fid).filter(guards))
     }
 
     /// Returns the lock under which a file may be opened without a request, if this client holds
@@ -210,11 +212,19 @@ impl Client {
 
     /// Records the state before a request to the MDT for an unknown inode.
     pub(crate) fn asking_unknown(&self) -> Asking {
-        self.asking_under(None)
+        self.asking_under(Fid::default(), None)
     }
 
-    fn asking_under(&self, held: Option<(Fid, Cookie)>) -> Asking {
-        Asking { token: self.cache.token(), held, cleared: self.layouts.cleared(), layout: None }
+    fn asking_under(&self, fid: Fid, lock: Option<LockRef>) -> Asking {
+        let held_layout = lock.as_ref().is_some_and(|lock| lock.bits() & bits::LAYOUT != 0);
+        let held = lock.map(|lock| (fid, lock.cookie()));
+        Asking { token: self.cache.token(), held, held_layout, cleared: self.layouts.cleared(), layout: None }
+    }
+
+    /// Returns whether this client has lost the LAYOUT lock that it held at the request. Then the
+    /// layout may have changed after the reply was sent.
+    pub(crate) fn has_lost_layout(&self, asked: &Asking) -> bool {
+        asked.held_layout && asked.held.is_some_and(|(fid, cookie)| self.guard_again(fid, cookie).is_none())
     }
 
     /// Returns attributes from the cache. `None`: the MDT must be asked.
@@ -259,6 +269,7 @@ impl Client {
         let (attr, fid) = (entry.attr, entry.attr.fid);
         // In use from here on, so that the client holds it until everything is cached.
         let lock = asked.lock(fid, came).and_then(|cookie| self.inode_lock_again(fid, cookie));
+        let lock = lock.filter(|_| !self.has_lost_layout(asked));
         let same = self.layouts.cleared() == asked.cleared;
         let layout = match attr.kind {
             FileKind::Regular if entry.layout.is_none() => asked.layout.clone().filter(|_| same),

@@ -39,6 +39,7 @@ impl Client {
             let request = |cred| Request::Open { cred, fid, flags };
             let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
             let opened = self.opened(answer.reply, flags)?;
+            self.doubt_layout(&opened.file, answer.overtaken || self.has_lost_layout(&asking));
             let truncates = flags & flags::TRUNC != 0 && !opened.created;
             let mut locks = answer.locks;
             if truncates {
@@ -87,6 +88,7 @@ impl Client {
         let answer = answer?;
         self.cache_dir(answer.dir, &dir);
         let opened = self.opened(answer.reply, flags)?;
+        self.doubt_layout(&opened.file, answer.overtaken);
         let fid = opened.entry.attr.fid;
         let was_there = !opened.created && (flags::writes(flags) || flags & flags::TRUNC != 0);
         if was_there {
@@ -175,6 +177,14 @@ impl Client {
         match self.files.register(self.mdc.import(), file.fid()) {
             Some(reply) => reply.await,
             None => Ok(()),
+        }
+    }
+
+    /// Marks the layout of a newly opened file as outdated, if a change of it may have been missed
+    /// (`overtaken`): the callback came before the file was in the table of open files.
+    fn doubt_layout(&self, file: &OpenFile, overtaken: bool) {
+        if overtaken {
+            file.inode.distrust();
         }
     }
 

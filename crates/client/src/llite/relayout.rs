@@ -53,7 +53,7 @@ impl Client {
         let Some(layout) = reply.layout else { return Ok(None) };
         self.settle_left(before, &layout).await;
         let lock = reply.lock.and_then(|cookie| self.guard_again(fid, cookie));
-        self.note_layout(fid, &layout, lock);
+        self.note_layout(fid, &layout, lock, answer.overtaken);
         Ok(Some(layout))
     }
 

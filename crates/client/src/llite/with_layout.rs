@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 use sheen_layout::Layout;
 use sheen_wire::{Errno, Fid, Result};
 
-use crate::{Client, OpenFile, cache::is_settled, failure::Failure};
+use crate::{Client, OpenFile, failure::Failure};
 
 /// Most times that one operation is repeated.
 const RETRIES_MAX: u32 = 32;
@@ -57,18 +57,16 @@ pub(crate) struct LayoutUse {
     pub layout: Arc<Layout>,
     /// [`crate::open::Inode::changes`] before the lookup.
     changes: u64,
-    /// Whether all changes of the layout are counted: the layout cannot change, or this client
-    /// holds a lock that reports changes. If a callback for a lock overtakes the reply with the
-    /// lock, that change is not counted.
+    /// Whether all changes of the layout are counted: it is settled, or this client holds a lock
+    /// that reports changes. If a callback for a lock overtakes the reply with the lock, that
+    /// change is not counted.
     is_tracked: bool,
 }
 
 impl LayoutUse {
     /// Begins the use of a layout. `changes`: [`crate::open::Inode::changes`] before the lookup.
     pub fn new(file: &OpenFile, layout: Arc<Layout>, changes: u64) -> LayoutUse {
-        // A layout that lacks objects may become that of a mirrored file.
-        let stays = file.mirror() == 0 && is_settled(&layout);
-        let is_tracked = stays || file.inode.held().is_some_and(|held| held.generation() == layout.generation());
+        let is_tracked = file.inode.has(layout.generation());
         LayoutUse { layout, changes, is_tracked }
     }
 

@@ -49,9 +49,11 @@ impl IntentLocks {
     }
 
     /// Takes the reply's locks on inodes. Leaves out the locks that were revoked or lost in the
-    /// meantime.
-    pub fn granted(self, grants: &[Grant]) -> Vec<(Fid, LockRef)> {
-        self.taken(grants.iter().map(|g| (g.id, Resource::bits(g.fid), Policy::bits(g.bits))))
+    /// meantime, and returns whether there are any.
+    pub fn granted(self, grants: &[Grant]) -> (Vec<(Fid, LockRef)>, bool) {
+        let locks = self.taken(grants.iter().map(|g| (g.id, Resource::bits(g.fid), Policy::bits(g.bits))));
+        let is_overtaken = locks.len() < grants.len();
+        (locks, is_overtaken)
     }
 
     /// Takes the reply's lock on a whole object, like [`IntentLocks::granted`].

@@ -77,6 +77,14 @@ impl Inode {
         }
     }
 
+    /// Whether the layout of this generation is settled or valid under a LAYOUT lock.
+    pub(crate) fn has(&self, generation: u32) -> bool {
+        match &*self.layout.read() {
+            LayoutState::Settled(layout) | LayoutState::Held(layout) => layout.generation() == generation,
+            LayoutState::Unknown | LayoutState::Past(_) => false,
+        }
+    }
+
     /// Returns the last known layout, valid or not.
     pub(crate) fn last(&self) -> Option<Arc<Layout>> {
         match &*self.layout.read() {
@@ -206,7 +214,7 @@ impl Inode {
     }
 
     /// Marks the layout as to be requested again.
-    pub(super) fn distrust(&self) {
+    pub(crate) fn distrust(&self) {
         self.doubt(&mut self.layout.write());
     }
 }
