@@ -11,7 +11,7 @@ use std::{
 };
 
 use sheen_wire::{
-    Errno, Fid, Result, Time,
+    Errno, Fid, Result, Time, Utc,
     changelog::{self, Record},
     control,
 };
@@ -169,18 +169,7 @@ fn line(record: &Record) -> Vec<u8> {
 
 /// Returns a time as `15:13:28.337394784 2026.11.30`, in UTC.
 fn date(time: Time) -> String {
-    const DAY: i64 = 24 * 3600;
-    let (days, second) = (time.sec.div_euclid(DAY), time.sec.rem_euclid(DAY));
-    // Of Howard Hinnant's `civil_from_days`: years begin in March, eras have 400 years.
-    let from_era = days + 719_468;
-    let (era, day_of_era) = (from_era.div_euclid(146_097), from_era.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let Utc { year, month, day, hour, minute, second, .. } = Utc::at(time.sec);
     format!("{hour:02}:{minute:02}:{second:02}.{:09} {year:04}.{month:02}.{day:02}", time.nsec)
 }
 
