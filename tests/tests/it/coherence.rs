@@ -9,8 +9,8 @@
 use sheen_tests::{
     Mount, can_mount,
     cluster::Cluster,
-    mounts::{LIMIT, Two, TwoMounts, Watch},
-    sheen,
+    mounts::{LIMIT, Two, Watch},
+    sheen, two_mounts,
 };
 
 macro_rules! statements {
@@ -53,10 +53,7 @@ statements! {
 }
 
 fn on_two_mounts(name: &str, statement: fn(&Two)) {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let two = TwoMounts::up(LIMIT);
+    let two = two_mounts!(LIMIT);
     statement(&two.dir(name));
     statement(&two.dir(&format!("{name}-swapped")).swapped());
 }

@@ -41,10 +41,7 @@ fn listing(dir: &Path) -> Vec<(String, u64)> {
 
 #[test]
 fn sheen_up_refuses_a_lost_or_damaged_store_and_serves_the_restored_one() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(2);
+    let Some(up) = Fs::up_or_skip(2) else { return };
     fs::write(up.path("old"), "old").unwrap();
     up.stop().ok();
     let store = up.dir().join("mdt0/store.redb");
@@ -155,10 +152,7 @@ fn damage_objects(ost: &Path, offset: u64) {
 
 #[test]
 fn reads_of_damaged_bytes_fail_or_use_another_mirror() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(2);
+    let Some(up) = Fs::up_or_skip(2) else { return };
     let data = noise(1, 300_000);
     up.lfs("setstripe -c 1 -i 0 plain").ok();
     up.lfs("mirror create -N -c 1 -i 0 -N -c 1 -i 1 mirrored").ok();
@@ -192,10 +186,7 @@ fn reads_of_damaged_bytes_fail_or_use_another_mirror() {
 
 #[test]
 fn damaged_mirrors_are_repaired_from_each_other() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(4);
+    let Some(up) = Fs::up_or_skip(4) else { return };
     let data = noise(1, 2_000_000);
     // Of two stripes, of components, and of one stripe.
     up.lfs("mirror create -N -c 2 -S 64k -o 0,1 -N -E 1M -c 1 -o 2 -E -1 -c 2 -S 128k -o 2,3 -N -c 1 -o 3 file").ok();
@@ -241,10 +232,7 @@ fn damaged_mirrors_are_repaired_from_each_other() {
 
 #[test]
 fn reads_of_lost_objects_fail_or_use_another_mirror() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(2);
+    let Some(up) = Fs::up_or_skip(2) else { return };
     let data = noise(1, 300_000);
     up.lfs("setstripe -c 1 -i 0 plain").ok();
     up.lfs("setstripe -c 2 -S 64k sparse").ok();

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use sheen_tests::{Fs, Guarded, can_mount, noise, run, sheen};
+use sheen_tests::{Fs, Guarded, noise, run, sheen};
 
 /// Returns the number of objects of a survey.
 fn survey_objects(dir: &Path) -> usize {
@@ -21,10 +21,7 @@ fn survey_objects(dir: &Path) -> usize {
 
 #[test]
 fn survey_measures_all_osts_and_changes_no_file() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let up = Fs::up(2);
+    let Some(up) = Fs::up_or_skip(2) else { return };
     let data = noise(7, 300_000);
     fs::write(up.path("f"), &data).expect("written");
     let few = "lab survey --size 256k --records 64k";
@@ -55,10 +52,7 @@ fn survey_measures_all_osts_and_changes_no_file() {
 
 #[test]
 fn survey_over_the_network_measures_all_osts_and_changes_no_file() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let up = Fs::up(2);
+    let Some(up) = Fs::up_or_skip(2) else { return };
     let data = noise(8, 300_000);
     fs::write(up.path("f"), &data).expect("written");
     let survey = |line: &str| {
@@ -95,10 +89,7 @@ fn survey_over_the_network_measures_all_osts_and_changes_no_file() {
 
 #[test]
 fn interrupted_survey_leaves_no_object() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let up = Fs::up(1);
+    let Some(up) = Fs::up_or_skip(1) else { return };
     for case in ["disk", "netdisk"] {
         let line = format!("lab survey --case {case} --size 64k --records 4k --objects 1 --threads 1 -i 1000");
         let mut command = Command::new(sheen());
@@ -116,10 +107,7 @@ fn interrupted_survey_leaves_no_object() {
 
 #[test]
 fn restarted_ost_removes_the_objects_of_a_survey() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let up = Fs::up(1);
+    let Some(up) = Fs::up_or_skip(1) else { return };
     run(sheen(), ["lctl", "set_param", "obdfilter.*.survey=write 2 2 4096 65536"]).ok();
     let state = || run(sheen(), ["lctl", "get_param", "-n", "obdfilter.*.survey"]).ok();
     while state().contains("state: running") {}

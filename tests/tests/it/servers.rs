@@ -15,8 +15,8 @@ use sheen_tests::{
     Guarded, Mount, can_mount,
     cluster::{Cluster, bash},
     detach,
-    mounts::{LIMIT, TwoMounts},
-    noise, run, run_command, sheen,
+    mounts::LIMIT,
+    noise, run, run_command, sheen, two_mounts,
     wait::{blocks, eventually, let_pass, while_down},
 };
 
@@ -154,10 +154,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)";
 
 #[test]
 fn umount_returns_when_the_mount_has_left_its_servers() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let two = TwoMounts::up(LIMIT);
+    let two = two_mounts!(LIMIT);
     let param = |name: &str| run(sheen(), ["lctl", "get_param", "-n", name]);
     let exports = || -> u64 {
         let lines = param("obdfilter.*.num_exports").ok();
@@ -178,10 +175,7 @@ fn umount_returns_when_the_mount_has_left_its_servers() {
 /// The mount goes on where it is bound to: there is nothing to wait for.
 #[test]
 fn umount_succeeds_if_the_file_system_is_mounted_elsewhere_as_well() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let two = TwoMounts::up(LIMIT);
+    let two = two_mounts!(LIMIT);
     let elsewhere = tempfile::tempdir().unwrap();
     fs::write(two.second.path("f"), "data").unwrap();
     let paths = [two.second.mnt.as_os_str(), elsewhere.path().as_os_str()];
