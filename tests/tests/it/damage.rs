@@ -4,7 +4,7 @@
 use std::{fs, os::unix::fs::FileExt, path::Path, process::ExitStatus};
 
 use sheen_tests::{
-    Fs, can_mount,
+    Fs,
     cluster::{Cluster, bash},
     noise, run, sheen,
     wait::{eventually, eventually_some},
@@ -71,10 +71,7 @@ fn sheen_up_refuses_a_lost_or_damaged_store_and_serves_the_restored_one() {
 
 #[test]
 fn an_mds_refuses_a_directory_without_its_store_and_clients_find_the_restored_one() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mount = cluster.mount();
     bash(&mount.mnt, "echo old > old && sync .").ok();
     let at = cluster.children.iter().position(|(kind, _)| *kind == "mds").unwrap();
@@ -98,10 +95,7 @@ fn an_mds_refuses_a_directory_without_its_store_and_clients_find_the_restored_on
 
 #[test]
 fn an_oss_refuses_an_empty_directory_of_an_ost_and_serves_the_restored_one() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mount = cluster.mount();
     let setstripe = format!("{} lfs setstripe -c 2 old", sheen().display());
     bash(&mount.mnt, &format!("{setstripe} && seq 1000000 > old && sync .")).ok();
