@@ -174,6 +174,13 @@ impl Host {
         Host::begin(rt, Path::new("/mgs"), config, false).await
     }
 
+    /// Crashes the host, and starts everything again except OSTs.
+    pub async fn crash(self, sim: &Sim, config: MdtConfig) -> Host {
+        sim.crash_host(MDS);
+        drop(self);
+        Host::start(&sim.rt(MDS), config).await
+    }
+
     async fn begin(rt: &Rt, mgs: &Path, config: MdtConfig, serves_mgs: bool) -> Host {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
