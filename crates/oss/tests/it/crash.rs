@@ -7,8 +7,9 @@ use std::{
     time::Duration,
 };
 
+use crate::common::{SEQ, open_store};
 use bytes::Bytes;
-use sheen_oss::{Sharing, Store, store::scrub::Pace};
+use sheen_oss::{Store, store::scrub::Pace};
 use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig},
@@ -20,12 +21,12 @@ const HOST: u32 = 1;
 const OBJECTS: u64 = 80;
 
 fn fid(oid: u64) -> Fid {
-    Fid::new(0x2_8000_0401, oid as u32)
+    Fid::new(SEQ, oid as u32)
 }
 
 /// Opens the store with few open files, so that objects are closed and opened again all the time.
 async fn open(rt: &Rt) -> Store {
-    Store::open(rt, Path::new("/srv/ost0"), "sheen", Some(0), 1, |device| Sharing::new().join(device)).await.unwrap()
+    open_store(rt, Path::new("/srv/ost0"), 1).await
 }
 
 /// The state that must be found after a crash; an object that is not here may be in any state.
