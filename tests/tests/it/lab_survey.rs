@@ -19,6 +19,18 @@ fn survey_objects(dir: &Path) -> usize {
     slots.flat_map(|slot| -> Vec<PathBuf> { entries(&slot) }).count()
 }
 
+/// Asserts that two runs have rates of two OSTs.
+fn assert_measured(rates: &Value) {
+    let count = |key: &str| rates[key].as_array().expect("rates").iter().filter(|r| r.as_f64() > Some(0.0)).count();
+    assert_eq!((count("total"), count("single")), (2, 4), "{rates}");
+}
+
+/// Asserts that no object of a survey is left, and that the file `f` is unchanged.
+fn assert_left_nothing(up: &Fs, data: &[u8]) {
+    assert_eq!(survey_objects(&up.dir()), 0, "objects are left");
+    assert!(fs::read(up.path("f")).expect("read") == data);
+}
+
 #[test]
 fn survey_measures_all_osts_and_changes_no_file() {
     let Some(up) = Fs::up_or_skip(2) else { return };
@@ -32,8 +44,7 @@ fn survey_measures_all_osts_and_changes_no_file() {
     let osts = record["Parameters"]["osts"].as_array().expect("names").len();
     assert_eq!((osts, results.len(), record["summary"].as_array().map(Vec::len)), (2, 9, Some(3)));
     for rates in results {
-        let count = |key: &str| rates[key].as_array().expect("rates").iter().filter(|r| r.as_f64() > Some(0.0)).count();
-        assert_eq!((count("total"), count("single")), (2, 4), "{rates}");
+        assert_measured(rates);
     }
     let out = survey("--objects 2 --threads 2 --osts sheen-OST0001 --tests read").ok();
     let line = out.lines().find(|line| line.starts_with("ost ")).expect("a point");
@@ -46,8 +57,7 @@ fn survey_measures_all_osts_and_changes_no_file() {
         let refused = survey(line);
         assert!(refused.code == 1 && refused.err.contains(message), "{line}: {refused:?}");
     }
-    assert_eq!(survey_objects(&up.dir()), 0, "objects are left");
-    assert!(fs::read(up.path("f")).expect("read") == data);
+    assert_left_nothing(&up, &data);
 }
 
 #[test]
@@ -65,9 +75,7 @@ fn survey_over_the_network_measures_all_osts_and_changes_no_file() {
         let osts = record["Parameters"]["osts"].as_array().expect("names").len();
         assert_eq!((&record["Parameters"]["case"], osts, results.len()), (&case.into(), 2, 9), "{record}");
         for rates in results {
-            let count =
-                |key: &str| rates[key].as_array().expect("rates").iter().filter(|r| r.as_f64() > Some(0.0)).count();
-            assert_eq!((count("total"), count("single")), (2, 4), "{case}: {rates}");
+            assert_measured(rates);
         }
         let out = survey(&format!("--case {case} --threads 2 --osts sheen-OST0001 --tests read -i 1")).ok();
         assert!(out.contains(&format!(" Obdfilter-survey for case={case} from ")), "{out}");
@@ -83,8 +91,7 @@ fn survey_over_the_network_measures_all_osts_and_changes_no_file() {
         let refused = survey(line);
         assert!(refused.code == 1 && refused.err.contains(message), "{line}: {refused:?}");
     }
-    assert_eq!(survey_objects(&up.dir()), 0, "objects are left");
-    assert!(fs::read(up.path("f")).expect("read") == data);
+    assert_left_nothing(&up, &data);
 }
 
 #[test]
