@@ -112,27 +112,13 @@ impl Store {
     ) -> Result<Store, OssError> {
         let home = Home::open(rt, dir, fsname, index).await?;
         let dir = home.dir();
-        let device = rt.disk().device(dir).map_err(|source| OssError::Io { what: "stat", path: dir.into(), source })?;
-        let sealed = SealedObjects::open(rt, dir).map_err(|source| OssError::Io {
-            what: "read the markers of sealed objects in",
-            path: dir.into(),
-            source,
-        })?;
-        let clients = ClientList::open(rt, dir).map_err(|source| OssError::Io {
-            what: "read",
-            path: dir.join(clients::CLIENTS),
-            source,
-        })?;
-        let durable = DurableObjects::open(rt, dir).map_err(|source| OssError::Io {
-            what: "read the index of durable objects in",
-            path: dir.into(),
-            source,
-        })?;
-        let epoch = Epoch::open(rt, dir).map_err(|source| OssError::Io {
-            what: "read or write",
-            path: dir.join(EPOCH),
-            source,
-        })?;
+        let device = rt.disk().device(dir).map_err(OssError::io("stat", dir))?;
+        let markers = OssError::io("read the markers of sealed objects in", dir);
+        let sealed = SealedObjects::open(rt, dir).map_err(markers)?;
+        let clients = ClientList::open(rt, dir).map_err(OssError::io("read", dir.join(clients::CLIENTS)))?;
+        let durable = DurableObjects::open(rt, dir);
+        let durable = durable.map_err(OssError::io("read the index of durable objects in", dir))?;
+        let epoch = Epoch::open(rt, dir).map_err(OssError::io("read or write", dir.join(EPOCH)))?;
         let versions = Versions::new(rt, &epoch);
         Ok(Store {
             sealed,
