@@ -32,8 +32,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// As [`Cluster::start`]. If this machine allows no FUSE mounts, prints that the test is skipped,
-    /// and returns `None`.
+    /// As [`Cluster::start`]. If this machine allows no FUSE mounts, prints that the test is
+    /// skipped, and returns `None`.
     #[track_caller]
     pub fn start_or_skip() -> Option<Cluster> {
         if !can_mount() {

@@ -283,7 +283,7 @@ impl Fs {
         Some(Fs::up_in(Path::new("/dev/shm"), osts, options))
     }
 
-    /// As [`Fs::up_or_skip`], also if the test does not run as root.
+    /// As [`Fs::up_or_skip`]. It also returns `None` if the test does not run as root.
     #[track_caller]
     pub fn up_as_root_or_skip(osts: u32) -> Option<Fs> {
         if !is_root() {

@@ -79,7 +79,7 @@ impl Client {
         Ok(self.just_made(&reply))
     }
 
-    /// Asks the MDT to add a new inode and its name to a directory, and caches the attributes of the
+    /// Asks the MDT to add a new inode and its name to a directory. Caches the attributes of the
     /// directory. Returns the reply, and the state under which the new inode may be cached.
     pub(super) async fn ask_adding(
         &self,

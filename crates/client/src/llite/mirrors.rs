@@ -128,9 +128,9 @@ impl Client {
         }
     }
 
-    /// Returns the locks under which the data of an open file may be changed: the LAYOUT lock or, if
-    /// the file uses one mirror, locks on its objects. `guard`: the LAYOUT lock, if the client holds
-    /// it.
+    /// Returns the locks under which the data of an open file may be changed. `guard`: the LAYOUT
+    /// lock, if the client holds it. If the file uses one mirror, the client locks the mirror's
+    /// objects instead.
     ///
     /// # Errors
     /// As [`Client::lock_mirror`].
