@@ -250,3 +250,59 @@ fn reads_of_lost_objects_fail_or_use_another_mirror() {
     assert_eq!(fs::read(up.path("sparse")).unwrap().len(), 65_536);
     up.sh("rm plain mirrored && seq 3 > plain && grep -c 2 plain").ok();
 }
+
+#[test]
+fn lost_objects_of_mirrors_are_made_again() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let up = Fs::up(3);
+    let data = noise(1, 9_000_000);
+    up.lfs("setstripe -c 1 -i 0 plain").ok();
+    up.lfs("mirror create -N -c 1 -o 0 -N -c 1 -o 1 file").ok();
+    up.lfs("mirror create -N -c 2 -S 64k -o 0,2 -N -E 1M -c 1 -o 1 -E -1 -c 2 -S 128k -o 1,2 striped").ok();
+    up.lfs("mirror create -N -c 1 -o 0 -N -c 1 -o 1 stale").ok();
+    let mirrored = ["file", "striped"];
+    for name in ["plain", "file", "striped", "stale"] {
+        fs::write(up.path(name), &data).unwrap();
+    }
+    for name in mirrored {
+        up.lfs(&format!("mirror resync {name}")).ok();
+    }
+    up.sh("sync -f .").ok();
+    let modified = |name: &str| fs::metadata(up.path(name)).unwrap().modified().unwrap();
+    let times = mirrored.map(modified);
+    up.stop().ok();
+    let large: Vec<_> = listing(&up.dir().join("ost0/O")).into_iter().filter(|(_, len)| *len > 0).collect();
+    large.iter().for_each(|(path, _)| fs::remove_file(path).unwrap());
+    up.start(&[]).ok();
+    // Each scrub lets the MDT be asked again, should an OST not be connected yet.
+    let found =
+        eventually_some("mirrors are repaired", || Some(scrub(0)).filter(|text| text.contains("repaired: 2\n")));
+    let (repaired, _) = found.split_once("damaged_now: ").unwrap();
+    let line = |name: &str| format!("file: \"{}\", lost: true", up.lfs(&format!("path2fid {name}")).ok().trim());
+    assert!(mirrored.iter().all(|name| repaired.contains(&line(name))), "{found}");
+    assert_eq!(mirrored.map(modified), times);
+    for name in mirrored {
+        up.lfs(&format!("mirror verify {name}")).ok();
+        assert!(fs::read(up.path(name)).unwrap() == data, "{name}");
+    }
+    // No other mirror has the bytes of these objects.
+    let left = eventually_some("the others are listed", || Some(scrub(0)).filter(|t| t.contains("damaged_now: 2\n")));
+    let (_, left) = left.split_once("damaged_now: ").unwrap();
+    assert!(["plain", "stale"].iter().all(|name| left.contains(&line(name))), "{left}");
+    assert_eq!(fs::read(up.path("plain")).unwrap_err().raw_os_error(), Some(5));
+    // The copies are durable, and can be written.
+    up.stop().ok();
+    for (path, len) in large.iter().filter(|(path, _)| Path::new(path).exists()) {
+        assert_eq!(fs::metadata(path).unwrap().len(), *len);
+    }
+    up.start(&[]).ok();
+    assert_eq!(mirrored.map(modified), times);
+    for name in mirrored {
+        up.lfs(&format!("mirror verify {name}")).ok();
+        fs::write(up.path(name), "new").unwrap();
+        up.lfs(&format!("mirror resync {name}")).ok();
+        assert_eq!(fs::read(up.path(name)).unwrap(), b"new");
+    }
+}

@@ -38,17 +38,19 @@ use sheen_objects::{
 };
 use sheen_rt::{Disk, File, Metadata, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Time};
-use tracing::{debug, error};
+use tracing::debug;
 
 use super::{
     accounting::Accounting,
     at_rest::AtRest,
+    damage::DamageList,
     durable::DurableObjects,
     names,
     versions::{ObjectVersion, Versions},
 };
 
 mod charging;
+mod lost;
 mod open_charge;
 
 use open_charge::OpenCharge;
@@ -216,6 +218,7 @@ pub struct Files {
     disk: Disk,
     root: PathBuf,
     durable: DurableObjects,
+    damaged: Arc<DamageList>,
     accounting: Accounting,
     shards: Box<[Mutex<Shard>]>,
     dirs: Mutex<LruCache<Dir, Arc<DirState>, FxBuildHasher>>,
@@ -230,13 +233,21 @@ pub struct Files {
 
 impl Files {
     /// Returns the files of the objects below `root`. At most about `open_files_max` files stay
-    /// open, and at least one per shard.
-    pub fn new(rt: &Rt, root: &Path, open_files_max: usize, durable: DurableObjects, versions: Versions) -> Files {
+    /// open, and at least one per shard. `damaged`: the list for lost objects.
+    pub fn new(
+        rt: &Rt,
+        root: &Path,
+        open_files_max: usize,
+        durable: DurableObjects,
+        versions: Versions,
+        damaged: Arc<DamageList>,
+    ) -> Files {
         let each = NonZeroUsize::new(open_files_max / SHARDS).unwrap_or(NonZeroUsize::MIN);
         Files {
             disk: rt.disk(),
             root: root.to_owned(),
             durable,
+            damaged,
             accounting: Accounting::new(rt, root),
             shards: (0..SHARDS).map(|_| Mutex::new(LruCache::with_hasher(each, FxBuildHasher))).collect(),
             dirs: Mutex::new(LruCache::with_hasher(DIRS_MAX, FxBuildHasher)),
@@ -381,32 +392,6 @@ impl Files {
         for shard in &self.shards {
             shard.lock().iter().for_each(|(_, object)| object.save_time());
         }
-    }
-
-    /// Checks that an object whose file is missing has not been lost.
-    ///
-    /// # Errors
-    /// EIO: it has.
-    fn check_never_durable(&self, object: Fid) -> io::Result<()> {
-        if !self.durable.has(object) {
-            return Ok(());
-        }
-        if self.durable.is_news(object) {
-            error!(
-                "{}: object {object} is lost: its file is missing; reads and writes of it fail",
-                self.path(object).display()
-            );
-        }
-        Err(io::Error::from_raw_os_error(Errno::EIO.0))
-    }
-
-    /// Whether an object that was durable has no file: it is lost, or a power failure has undone a
-    /// part of its removal.
-    pub fn is_missing(&self, object: Fid) -> bool {
-        let is_not_found = |e: io::Error| e.kind() == io::ErrorKind::NotFound;
-        self.durable.has(object)
-            && !self.shard(object).contains(&object)
-            && self.disk.metadata(self.path(object)).is_err_and(is_not_found)
     }
 
     /// Returns the object, or `None` if it does not exist. EIO: it is lost.
@@ -658,7 +643,7 @@ mod tests {
         rt.disk().create_dir_all("/ost/O").unwrap();
         let durable = DurableObjects::open(rt, Path::new("/ost")).unwrap();
         let versions = Versions::new(rt, &Epoch::open(rt, Path::new("/ost")).unwrap());
-        Files::new(rt, Path::new("/ost"), SHARDS, durable, versions)
+        Files::new(rt, Path::new("/ost"), SHARDS, durable, versions, Arc::default())
     }
 
     #[test]
