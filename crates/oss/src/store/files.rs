@@ -95,8 +95,9 @@ pub struct Object {
     sums: Mutex<Sums>,
     /// True once the object has left the cache: a later change must write the time by itself.
     evicted: AtomicBool,
-    /// Data version, replaced at each change: see [`Files::version`].
-    version: ObjectVersion,
+    /// Data version, replaced at each change: see [`Files::version`]. Shared with the object that
+    /// follows in the cache while this one is in use.
+    version: Arc<ObjectVersion>,
     /// Whether it has changed since it was last scrubbed.
     unscrubbed: AtomicBool,
     /// The charge for it.
@@ -129,7 +130,8 @@ impl Object {
     }
 
     /// Begins a change of `[offset, offset + len)`: announces it to the checksums in memory, and
-    /// removes the stored ones and the recorded data version.
+    /// removes the stored ones and the recorded data version. [`Files::changed`] ends the change,
+    /// also if it fails.
     ///
     /// # Errors
     /// The recorded data version cannot be removed, so the object must not change.
@@ -283,8 +285,7 @@ impl Files {
 
     /// Returns the object's data version; 0 if the object does not exist. Each change of bytes or
     /// size replaces the version. It may also be replaced without a change, for example after a
-    /// failure of the host. Compare versions only while no client is changing the object: a change
-    /// in progress does not count yet.
+    /// failure of the host. While a change is in progress, each call returns another version.
     pub fn version(&self, object: Fid) -> io::Result<u64> {
         let Some(open) = self.existing(object)? else { return Ok(0) };
         Ok(self.versions.report(object, &open.version, &open.file))
@@ -292,14 +293,14 @@ impl Files {
 
     /// Saves time and reported version of an object that was just removed from the cache. The
     /// caller still holds the lock of its shard.
-    fn evict(&self, object: &Object) {
+    fn evict(&self, object: &Arc<Object>) {
         object.evicted.store(true, SeqCst);
         object.save_time();
         self.close_charge(object);
         if object.unscrubbed.load(Relaxed) {
             self.unscrubbed.lock().put(object.fid, ());
         }
-        self.versions.closed(object.fid, &object.version);
+        self.versions.closed(object.fid, &object.version, Arc::strong_count(object) > 1);
     }
 
     /// Number of files open at the moment.
@@ -334,8 +335,8 @@ impl Files {
         }
     }
 
-    /// Records a change of the content at the time `now`. `written`: it wrote bytes up to this
-    /// offset, and did nothing else.
+    /// Records a change of the content at the time `now`, after [`Object::begin_change`].
+    /// `written`: it wrote bytes up to this offset, and did nothing else.
     ///
     /// The file's own mtime is not enough: the kernel's clock for file times lags up to a tick (10
     /// ms) behind the clock that the MDT and this OST read. So a write would seem older than an
@@ -343,7 +344,7 @@ impl Files {
     /// before that, the time is lost, and with it some milliseconds.
     pub fn changed(&self, object: &Object, now: Time, written: Option<u64>) {
         let now = nanos(now);
-        self.versions.changed(object.fid, &object.version, &object.file);
+        self.versions.changed(&object.version);
         object.unscrubbed.store(true, Relaxed);
         object.changed.fetch_max(now, SeqCst);
         // Either this sees that the object was evicted, or the eviction saw the new time.
@@ -368,7 +369,6 @@ impl Files {
         let shard = self.shard(object.fid);
         object.at_rest.forget_all();
         let open = shard.peek(&object.fid);
-        self.versions.changed_late(object.fid, open.map(|open| &open.version), &object.file);
         match open {
             Some(open) => {
                 open.at_rest.forget_all();
@@ -510,12 +510,15 @@ impl Files {
     fn remove_from(&self, mut shard: MutexGuard<'_, Shard>, object: Fid) -> io::Result<()> {
         self.durable.remove(object)?;
         let open = shard.pop(&object);
-        self.versions.forget(object);
         self.end_charge(object, open.as_deref());
         let removed = self.disk.remove_file(self.path(object));
         let is_removed = removed.is_ok();
         let is_missing = removed.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
         self.end_owner(object, is_removed || is_missing);
+        match &open {
+            Some(open) if !is_removed && !is_missing => self.versions.closed(object, &open.version, true),
+            _ => self.versions.forget(object),
+        }
         drop(shard);
         drop(open);
         match removed {
@@ -646,6 +649,13 @@ mod tests {
         Files::new(rt, Path::new("/ost"), SHARDS, durable, versions, Arc::default())
     }
 
+    /// Changes an object at this time.
+    fn change(files: &Files, object: &Object, at: Time) {
+        let claim = object.begin_change(0, 1).unwrap();
+        files.changed(object, at, None);
+        object.sums().end(claim, []);
+    }
+
     #[test]
     fn create_fails_after_the_ost_directory_was_removed() {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
@@ -668,16 +678,16 @@ mod tests {
 
         let held = files.create(fid(1), Fid::ZERO).unwrap();
         fill();
-        files.changed(&held, time(1), None);
+        change(&files, &held, time(1));
         assert_eq!(shown(), time(1), "closed");
         let open = files.existing(fid(1)).unwrap().unwrap();
-        files.changed(&held, time(2), None);
+        change(&files, &held, time(2));
         assert_eq!(shown(), time(2), "open again");
-        files.changed(&open, time(4), None);
-        files.changed(&held, time(3), None);
+        change(&files, &open, time(4));
+        change(&files, &held, time(3));
         assert_eq!(shown(), time(4), "an older change does not set the time back");
         fill();
-        files.changed(&held, time(3), None);
+        change(&files, &held, time(3));
         assert_eq!(shown(), time(4));
     }
 
@@ -691,9 +701,11 @@ mod tests {
         (2..2000).for_each(|oid| drop(files.create(fid(oid), Fid::ZERO).unwrap()));
         let open = files.existing(fid(1)).unwrap().unwrap();
         let version = open.version.number();
+        let claim = held.begin_change(0, 1).unwrap();
         sim.crash_host(1);
         assert!(open.file.metadata().is_err());
         files.changed(&held, Time { sec: 1, nsec: 0 }, None);
+        held.sums().end(claim, []);
         assert_eq!(open.changed.load(SeqCst), NEVER, "the file's own mtime counts");
         assert_ne!(open.version.number(), version);
     }
@@ -707,9 +719,11 @@ mod tests {
         let object = files.create(fid, Fid::ZERO).unwrap();
         assert!(shown() < written, "before its first bytes");
         object.note_time().unwrap();
+        let claim = object.begin_change(0, 1).unwrap();
         object.file.write_all_at(0, b"x").unwrap();
         assert!(shown() < written, "while they are written");
         files.changed_before(&object, written, None);
+        object.sums().end(claim, []);
         assert_eq!(shown(), written);
     }
 
@@ -725,14 +739,25 @@ mod tests {
         let first = version();
         fill();
         assert_eq!(version(), first, "closed and opened again");
-        files.changed(&held, Time::default(), None);
+        change(&files, &held, Time::default());
         assert_ne!(version(), first, "changed through an object that had left the cache");
         let second = version();
         fill();
-        files.changed(&held, Time::default(), None);
+        change(&files, &held, Time::default());
         assert_ne!(version(), second, "changed while it was closed");
         let third = version();
+        let claim = held.begin_change(0, 1).unwrap();
         fill();
+        let during = [version(), version()];
+        assert!(during[0] != during[1] && !during.contains(&third), "a change is in progress: {during:?}");
+        files.changed(&held, Time::default(), None);
+        held.sums().end(claim, []);
+        assert_eq!(version(), version());
+        assert!(version() != third && !during.contains(&version()), "it has ended");
+        let third = version();
+        drop(held);
+        fill();
+        assert_eq!(version(), third, "closed while no request used it");
         files.remove(fid(1)).unwrap();
         drop(files.create(fid(1), Fid::ZERO).unwrap());
         assert_ne!(version(), third, "another object of the same name");

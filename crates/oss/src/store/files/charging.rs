@@ -312,8 +312,10 @@ mod tests {
         let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid), Fid::ZERO).unwrap()));
         let used = || files.accounting().uses(Id { kind: Kind::User, id: 5 }, 1).0.first().map(|used| used.1.bytes);
         let write = |object: &Object, offset| {
+            let claim = object.begin_change(offset, 1).unwrap();
             object.file.write_all_at(offset, b"x").unwrap();
             files.changed(object, Time::default(), None);
+            object.sums().end(claim, []);
         };
         let owner = Owner { uid: 5, ..Owner::default() };
         files.set_owner(&Owned { object: fid(1), file: Fid::ZERO, owner }, false).unwrap();
