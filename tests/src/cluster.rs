@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{
     Mount, Ran,
     address::own_address,
-    new_dir, run_within, sheen,
+    can_mount, new_dir, run_within, sheen,
     wait::{EVENTUALLY, eventually, eventually_some},
 };
 
@@ -32,6 +32,17 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// As [`Cluster::start`]. If this machine allows no FUSE mounts, prints that the test is
+    /// skipped, and returns `None`.
+    #[track_caller]
+    pub fn start_or_skip() -> Option<Cluster> {
+        if !can_mount() {
+            println!("skipped: /dev/fuse cannot be opened here");
+            return None;
+        }
+        Some(Cluster::start())
+    }
+
     /// Starts the servers and waits until they are registered with the MGS.
     #[track_caller]
     pub fn start() -> Cluster {

@@ -266,6 +266,33 @@ impl Fs {
         Fs::up_with(place, osts, &format!("{}:0", own_address()), options)
     }
 
+    /// As [`Fs::up`]. If this machine allows no FUSE mounts, prints that the test is skipped, and
+    /// returns `None`.
+    #[track_caller]
+    pub fn up_or_skip(osts: u32) -> Option<Fs> {
+        Fs::up_with_or_skip(osts, &[])
+    }
+
+    /// As [`Fs::up_or_skip`], with further options of `sheen up`.
+    #[track_caller]
+    pub fn up_with_or_skip(osts: u32, options: &[&str]) -> Option<Fs> {
+        if !can_mount() {
+            println!("skipped: /dev/fuse cannot be opened here");
+            return None;
+        }
+        Some(Fs::up_in(Path::new("/dev/shm"), osts, options))
+    }
+
+    /// As [`Fs::up_or_skip`]. It also returns `None` if the test does not run as root.
+    #[track_caller]
+    pub fn up_as_root_or_skip(osts: u32) -> Option<Fs> {
+        if !is_root() {
+            println!("skipped: needs root");
+            return None;
+        }
+        Fs::up_or_skip(osts)
+    }
+
     /// Starts a file system with one OST that listens at this address.
     #[track_caller]
     pub fn up_at(place: &Path, listen: &str) -> Fs {

@@ -8,6 +8,7 @@ use sheen_tests::sim::{
     client_death::{around_mds_crash, around_oss_crash, remounted},
     cluster::{as_host, as_user},
     crashes::{Crash, crashes, crashes_with_data},
+    late_close::late_closes,
     lost_client::{shared_changes, without_mdt, without_ost},
     lost_load::lost_under_load,
     ost_crash::{
@@ -152,6 +153,11 @@ fn death_of_a_client_around_an_oss_crash_costs_only_its_unsynced_data() {
 #[test]
 fn changes_of_a_remounted_client_survive_an_mds_crash() {
     seeds("changes_of_a_remounted_client_survive_an_mds_crash", 60, remounted);
+}
+
+#[test]
+fn close_that_waits_for_a_restarted_mdt_sets_the_access_time_of_the_close() {
+    seeds("close_that_waits_for_a_restarted_mdt_sets_the_access_time_of_the_close", 60, late_closes);
 }
 
 #[test]

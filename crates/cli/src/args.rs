@@ -480,6 +480,13 @@ pub struct MgsArgs {
     #[arg(long, value_name = "NID", default_value = "127.0.0.1@tcp")]
     pub listen: String,
     #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Options common to `sheen mgs`, `sheen mds` and `sheen oss`.
+#[derive(Debug, Args)]
+pub struct ServerArgs {
+    #[command(flatten)]
     pub auth: AuthArg,
     #[command(flatten)]
     pub audit: AuditArg,
@@ -523,13 +530,7 @@ pub struct TargetArgs {
     #[arg(long, value_name = "NID")]
     pub announce: Option<String>,
     #[command(flatten)]
-    pub auth: AuthArg,
-    #[command(flatten)]
-    pub audit: AuditArg,
-    #[command(flatten)]
-    pub metrics: MetricsArg,
-    #[command(flatten)]
-    pub failover: FailoverArgs,
+    pub server: ServerArgs,
 }
 
 /// `sheen mds`

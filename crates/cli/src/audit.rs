@@ -16,7 +16,7 @@ use std::{
 use serde::Serialize;
 use sheen_lnet::{Audit, Event};
 use sheen_rt::{File, Instant, Rt};
-use sheen_wire::Time;
+use sheen_wire::{Time, Utc};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Failure, Result};
@@ -175,26 +175,9 @@ fn append(text: &mut Vec<u8>, time: Time, event: &Event) {
 
 /// Returns a time as RFC 3339 writes it, in UTC with milliseconds.
 fn utc(time: Time) -> String {
-    const DAY: i64 = 24 * 3600;
-    let (year, month, day) = date(time.sec.div_euclid(DAY));
-    let second = time.sec.rem_euclid(DAY);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let Utc { year, month, day, hour, minute, second, .. } = Utc::at(time.sec);
     let milli = time.nsec / 1_000_000;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
-}
-
-/// Returns year, month and day of a day since 1970, in the Gregorian calendar. As
-/// `civil_from_days` of Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
-fn date(days: i64) -> (i64, i64, i64) {
-    // Years begin in March here, so that a leap day is the last day of a year.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -339,9 +339,10 @@ impl Mdc {
 
     async fn send(
         &self,
-        request: Request,
+        mut request: Request,
         Locking { count, converts, inline_dom }: Locking<'_>,
     ) -> Result<MdtReply, Failure> {
+        let made = request.delay(Duration::ZERO).then(|| self.rt.now());
         let _modifying = match request.modifies() {
             true => {
                 let slot = pin!(self.modifying.acquire());
@@ -349,6 +350,9 @@ impl Mdc {
             }
             false => None,
         };
+        if let Some(made) = made {
+            request.delay(self.rt.now().since(made));
+        }
         let changed = changed_by(&request);
         let keeping = (count > 0).then(|| self.locks.keep(count));
         let cancels = self.locks.take_cancels(CANCELS_PER_CALL);

@@ -113,7 +113,7 @@ fn to_replay(retained: &RetainedChange) -> Option<Replay> {
     let answer: Answer = frame::from_body(&retained.reply).ok()?;
     let Change { time, layout, proof } = answer.change?;
     let mut call: Call = frame::from_body(&retained.request).ok()?;
-    let encoded: Bytes = match call.request.prepare_replay(&answer.reply) {
+    let encoded: Bytes = match call.request.prepare_replay(&answer.reply, time) {
         true => frame::to_body(&call).ok()?.into(),
         false => retained.request.clone(),
     };
@@ -193,13 +193,13 @@ mod tests {
         let closed = |handle, read| Closed { fid, handle, read };
         let close = Request::Close { files: vec![closed(5, None), closed(NO_HANDLE, Some(7))] };
         let replayed = |attrs: Vec<Attr>| {
-            let change = Some(Change { time: Time::default(), layout: None, proof: None });
+            let change = Some(Change { time: Time { sec: 0, nsec: 9_000 }, layout: None, proof: None });
             let reply = frame::to_body(&Answer { change, ..Reply::Attrs(attrs).into() }).unwrap().into();
             to_replay(&RetainedChange { reply, ..retained(close.clone(), None) })
         };
         let replay = replayed(vec![Attr::new(fid, FileKind::Regular, 0o644, Time::default())]).unwrap();
         match frame::from_body::<Call>(&replay.call).unwrap().request {
-            Request::Close { files } => assert_eq!(files, [closed(NO_HANDLE, Some(7))]),
+            Request::Close { files } => assert_eq!(files, [closed(NO_HANDLE, Some(9))], "the time of the reply"),
             other => panic!("{other:?}"),
         }
         assert!(replayed(Vec::new()).is_none(), "the file is deleted");

@@ -2,14 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Longest time that an option accepts.
-pub const MAX_SECONDS: u64 = 365 * DAY_SECONDS;
+use sheen_wire::Utc;
 
-const DAY_SECONDS: u64 = 86_400;
-/// Days from 1 March of year 0 to 1 January 1970.
-const EPOCH_DAYS: u64 = 719_468;
-/// Days of 400 years.
-const ERA_DAYS: u64 = 146_097;
+/// Longest time that an option accepts.
+pub const MAX_SECONDS: u64 = 365 * 86_400;
+
 const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
@@ -31,15 +28,7 @@ pub fn date(ctime: &str) -> String {
 
 /// A moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moment {
-    weekday: &'static str,
-    year: u64,
-    month: u64,
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-}
+pub struct Moment(Utc);
 
 impl Moment {
     /// Returns the present.
@@ -49,42 +38,31 @@ impl Moment {
 
     /// Converts seconds since 1970.
     pub fn at(seconds: u64) -> Moment {
-        let (days, second) = (seconds / DAY_SECONDS, seconds % DAY_SECONDS);
-        // Years begin on 1 March, so that the leap day is the last one.
-        let of_era = (days + EPOCH_DAYS) % ERA_DAYS;
-        let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let from_march = (5 * of_year + 2) / 153;
-        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-        Moment {
-            weekday: WEEKDAYS[(days % 7) as usize],
-            year: (days + EPOCH_DAYS) / ERA_DAYS * 400 + year_of_era + u64::from(month <= 2),
-            month,
-            day: of_year - (153 * from_march + 2) / 5 + 1,
-            hour: second / 3600,
-            minute: second / 60 % 60,
-            second: second % 60,
-        }
+        Moment(Utc::at(seconds as i64))
     }
 
     /// Formats it as IOR does: `Sat Nov 28 01:55:51 2026`.
     pub fn ctime(&self) -> String {
-        let month = MONTHS[(self.month - 1) as usize];
-        format!("{} {month} {:2} {} {}", self.weekday, self.day, self.clock(), self.year)
+        let Utc { days, year, month, day, .. } = self.0;
+        let (weekday, month) = (WEEKDAYS[days.rem_euclid(7) as usize], MONTHS[(month - 1) as usize]);
+        format!("{weekday} {month} {day:2} {} {year}", self.clock())
     }
 
     /// Formats it as mdtest does: `11/28/2026 01:55:51`.
     pub fn slashes(&self) -> String {
-        format!("{:02}/{:02}/{} {}", self.month, self.day, self.year, self.clock())
+        let Utc { year, month, day, .. } = self.0;
+        format!("{month:02}/{day:02}/{year} {}", self.clock())
     }
 
     /// Formats it as ISO 8601: `2026-11-28T01:55:51Z`.
     pub fn iso(&self) -> String {
-        format!("{}-{:02}-{:02}T{}Z", self.year, self.month, self.day, self.clock())
+        let Utc { year, month, day, .. } = self.0;
+        format!("{year}-{month:02}-{day:02}T{}Z", self.clock())
     }
 
     fn clock(&self) -> String {
-        format!("{:02}:{:02}:{:02}", self.hour, self.minute, self.second)
+        let Utc { hour, minute, second, .. } = self.0;
+        format!("{hour:02}:{minute:02}:{second:02}")
     }
 }
 

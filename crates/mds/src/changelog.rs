@@ -3,9 +3,10 @@
 //! Only the superuser of a client without limits may use it: the records have names of all
 //! directories.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 
-use sheen_namespace::{ChangelogUser, read_changelog};
+use sheen_namespace::{ChangelogGc, ChangelogUser, Laggard, read_changelog};
 use sheen_params::{Param, Unit};
 use sheen_rpc::Export;
 use sheen_wire::changelog::{self, Mask};
@@ -20,6 +21,10 @@ use crate::state::core::Core;
 const BYTES_MAX: usize = 1 << 20;
 /// Stands for nothing in the value of `changelog_register`.
 const NONE: &str = "-";
+/// Largest `changelog_max_idle_time` in seconds, as in Lustre.
+const IDLE_SECS_MAX: u64 = i32::MAX as u64;
+/// Largest number of seconds of the other limits, and of records.
+const LIMIT_MAX: u64 = u32::MAX as u64;
 
 impl Mdt {
     /// Returns records from number `start` on. Only durable ones: a restarted MDT gives the numbers
@@ -69,14 +74,23 @@ impl Mdt {
         Ok(())
     }
 
-    /// Goes on after a commit: deletes further records, and reports users that were deregistered.
+    /// Goes on after a commit: deletes further records, and reports users that were deregistered,
+    /// and records that were left out.
     pub(crate) fn committed_changelog(&self, core: &mut Core) {
-        for user in core.ns.take_changelog_laggards() {
+        for Laggard { user, records, idle_secs } in core.ns.take_changelog_laggards() {
             warn!(
-                "{}: deregistered user {} of the changelog, because it has not cleared its records; register it again, \
-                 or raise mdd.{}.changelog_max_idle_indexes",
+                "{}: deregistered user {} of the changelog, idle for {idle_secs} s with {records} unprocessed records; \
+                 register it again, or raise mdd.{}.changelog_max_idle_time and changelog_max_idle_indexes",
                 self.name,
                 user.label(),
+                self.name
+            );
+        }
+        let left_out = core.ns.take_left_out_accesses();
+        if left_out > 0 {
+            warn!(
+                "{}: the changelog lacks {left_out} records of OPEN, NOPEN and GXATR, because too many were not yet \
+                 stored; check the disk",
                 self.name
             );
         }
@@ -109,7 +123,7 @@ impl Mdt {
         let nonce = nonce.parse().map_err(|_| Errno::EINVAL)?;
         let name = if name == NONE { "" } else { name };
         let now = self.rt.wall();
-        let recorded_closes = self.core.lock().ns.records_closes();
+        let recorded_opens = self.core.lock().ns.records_opens();
         self.change_users(|core| {
             let mask = match mask {
                 NONE => None,
@@ -117,27 +131,37 @@ impl Mdt {
             };
             core.ns.changelog_register(name, mask, nonce, now)
         })?;
-        self.follow_closes(recorded_closes);
+        self.follow_opens(recorded_opens);
         Ok(())
     }
 
-    /// Handles another set of recorded kinds. If closes are recorded from now on, clients must not
-    /// open files any more without a request.
-    fn follow_closes(&self, recorded_before: bool) {
-        if !recorded_before && self.core.lock().ns.records_closes() {
+    /// Handles another set of recorded kinds. If opens or closes are recorded from now on, clients
+    /// must not open files any more without a request.
+    fn follow_opens(&self, recorded_before: bool) {
+        if !recorded_before && self.core.lock().ns.records_opens() {
             self.revoke_open();
         }
     }
 
+    /// Changes the limits for idle users, and commits the change at once.
+    fn change_gc(&self, change: impl FnOnce(&mut ChangelogGc)) -> Result<()> {
+        self.change_users(|core| {
+            let mut gc = core.ns.changelog_gc();
+            change(&mut gc);
+            core.ns.set_changelog_gc(gc);
+            Ok(())
+        })
+    }
+
     fn set_changelog_mask(&self, text: &str) -> Result<()> {
-        let recorded_closes = {
+        let recorded_opens = {
             let mut core = self.core.lock();
-            let recorded_closes = core.ns.records_closes();
+            let recorded_opens = core.ns.records_opens();
             let mask = Mask::parse(text, core.ns.changelog_mask()).ok_or(Errno::EINVAL)?;
             core.ns.set_changelog_mask(mask);
-            recorded_closes
+            recorded_opens
         };
-        self.follow_closes(recorded_closes);
+        self.follow_opens(recorded_opens);
         Ok(())
     }
 }
@@ -160,19 +184,7 @@ pub(crate) fn register(mdt: &Arc<Mdt>) {
     );
     let bytes = reading(mdt, |mdt| mdt.core.lock().ns.changelog_bytes());
     put("changelog_size", Param::u64_ro(bytes).unit(Unit::Bytes));
-    let set = Arc::downgrade(mdt);
-    put(
-        "changelog_max_idle_indexes",
-        Param::u64(
-            1..=u64::from(u32::MAX),
-            reading(mdt, |mdt| mdt.core.lock().ns.changelog_held_max()),
-            move |records| {
-                let mdt = set.upgrade().ok_or(Errno::ENODEV)?;
-                mdt.core.lock().ns.set_changelog_held_max(records);
-                Ok(())
-            },
-        ),
-    );
+    register_limits(mdt);
     // The users whose registration is durable: `NONCE ID` in each line. `lctl` waits for its own.
     let line = |user: &ChangelogUser| format!("{} {}\n", user.nonce, user.label());
     let registered = move |mdt: &Mdt| mdt.core.lock().ns.changelog_registered().map(line).collect::<String>();
@@ -184,6 +196,48 @@ pub(crate) fn register(mdt: &Arc<Mdt>) {
     // The users whose deregistration is not durable. `lctl` waits for its own.
     let leaving = |mdt: &Mdt| mdt.core.lock().ns.changelog_leaving().map(|id| format!("{id}\n")).collect::<String>();
     put("changelog_deregister", Param::order(reading(mdt, leaving), writing(mdt, deregister)));
+}
+
+/// Registers the limits for idle users, and for records of refused opens.
+fn register_limits(mdt: &Arc<Mdt>) {
+    let dir = dir(mdt);
+    let put = |field: &str, param| mdt.params.register(&format!("{dir}.{field}"), param);
+    let set = Arc::downgrade(mdt);
+    let is_on = reading(mdt, |mdt| mdt.core.lock().ns.changelog_gc().is_on);
+    put(
+        "changelog_gc",
+        Param::bool(is_on, move |on| set.upgrade().ok_or(Errno::ENODEV)?.change_gc(|gc| gc.is_on = on)),
+    );
+    put("changelog_max_idle_time", gc_secs(mdt, 1..=IDLE_SECS_MAX, |gc| &mut gc.idle_secs));
+    put("changelog_min_gc_interval", gc_secs(mdt, 1..=LIMIT_MAX, |gc| &mut gc.interval_secs));
+    let set = Arc::downgrade(mdt);
+    put(
+        "changelog_max_idle_indexes",
+        Param::u64(1..=LIMIT_MAX, reading(mdt, |mdt| mdt.core.lock().ns.changelog_held_max()), move |records| {
+            let mdt = set.upgrade().ok_or(Errno::ENODEV)?;
+            mdt.core.lock().ns.set_changelog_held_max(records);
+            Ok(())
+        }),
+    );
+    let set = Arc::downgrade(mdt);
+    let secs = reading(mdt, |mdt| mdt.core.lock().ns.changelog_refused_secs());
+    put(
+        "changelog_deniednext",
+        Param::u64(0..=LIMIT_MAX, secs, move |secs| {
+            let mdt = set.upgrade().ok_or(Errno::ENODEV)?;
+            mdt.core.lock().ns.set_changelog_refused_secs(secs);
+            Ok(())
+        })
+        .unit(Unit::Secs),
+    );
+}
+
+/// Returns a parameter for one of the limits in seconds.
+fn gc_secs(mdt: &Arc<Mdt>, range: RangeInclusive<u64>, field: fn(&mut ChangelogGc) -> &mut u64) -> Param {
+    let read = reading(mdt, move |mdt| *field(&mut mdt.core.lock().ns.changelog_gc()));
+    let set = Arc::downgrade(mdt);
+    let write = move |secs| set.upgrade().ok_or(Errno::ENODEV)?.change_gc(|gc| *field(gc) = secs);
+    Param::u64(range, read, write).unit(Unit::Secs)
 }
 
 fn reading<T: Default>(

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sheen_layout::{Asked, Component, Count, Holds, Ost, Placer, Spec, Wanted, WantedLayout, resolve_asked, room_each};
@@ -28,6 +29,8 @@ pub(crate) struct MdtEnv<'a> {
     pub mdt: &'a Mdt,
     pub placer: &'a mut Placer,
     pub now: Instant,
+    /// How long ago the request arrived, if its time is that of its arrival; else 0.
+    pub waited: Duration,
     /// The client of the request; `None`: the MDT itself.
     pub client: Option<&'a Export>,
     /// A layout was refused, or objects could not be placed as requested. A retry may succeed when
@@ -37,7 +40,7 @@ pub(crate) struct MdtEnv<'a> {
 
 impl Env for MdtEnv<'_> {
     fn now(&self) -> Time {
-        self.mdt.rt.wall()
+        self.mdt.rt.wall().micros_ago(self.waited.as_micros() as u64)
     }
 
     fn nid(&self) -> Bytes {

@@ -8,7 +8,7 @@
 //!                           │ durable unlinks
 //!                        destroy: objects of deleted files ──▶ OSTs
 //!   mgs ──▶ osts: list of OSTs, free space ──▶ placement
-//!   OSTs ◀─▶ quota: owners of objects, limits of space; repair: damaged blocks
+//!   OSTs ◀─▶ quota: owners of objects, limits of space; repair: damage
 //! ```
 //!
 //! `mdt` is the state of a running MDT; `state` has its parts. `start` starts and stops it. `dir`
@@ -52,9 +52,11 @@ mod jobs;
 mod lfsck;
 mod limits;
 mod locks;
+mod lost_objects;
 mod mdt;
 mod migrate;
 mod mirror_repair;
+mod mirror_source;
 mod offline;
 mod osp;
 mod osts;

@@ -69,7 +69,7 @@ const CACHE_BITS: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR |
 const REVOKE_MAX: Duration = Duration::from_secs(1);
 /// Inodes whose locks are revoked at once before the MDT stops.
 const REVOKED_AT_ONCE: usize = 256;
-/// Inodes whose OPEN locks are revoked at once when closes are recorded from now on.
+/// Inodes whose OPEN locks are revoked at once when opens or closes are recorded from now on.
 const OPEN_REVOKED_AT_ONCE: usize = 16;
 /// Execute permission of owner, group and others.
 const ANY_X: u32 = 0o111;
@@ -271,7 +271,7 @@ impl Mdt {
             _ => false,
         };
         let client = ClientId(export.id());
-        let is_known = call.keep.is_some() && (core.ns.records_closes() || self.sees_all_opens(export));
+        let is_known = call.keep.is_some() && (core.ns.records_opens() || self.sees_all_opens(export));
         // Only a file with a name: its deletion takes OPEN first.
         let may_open = |attr: &Attr| {
             let is_file = !is_known && attr.kind == FileKind::Regular && attr.nlink > 0;

@@ -130,7 +130,8 @@ impl Mdt {
 
     fn execute_take_now(&self, core: &mut Core, export: &Export, request: &Request) -> Result<(u64, LockedChange)> {
         let Core { ns, placer, .. } = core;
-        let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), client: Some(export), wait: false };
+        let mut env =
+            MdtEnv { mdt: self, placer, now: self.rt.now(), waited: Duration::ZERO, client: Some(export), wait: false };
         let done = ns.execute(ClientId(export.id()), request, &mut env);
         let done = done.map_err(|error| match error {
             OpError::Errno(errno) => errno,

@@ -1,5 +1,5 @@
 //! The task of one OST (Lustre's osp): its connection, its free space, its orphan objects, its
-//! quotas (module `quota`), and its damaged blocks (module `mirror_repair`).
+//! quotas (module `quota`), and its damage (module `mirror_repair`).
 //!
 //! The task of an OST connects, removes orphan objects, requests the free space (statfs), and then
 //! sleeps. It wakes when objects are placed or a request to the OST fails, and requests the free

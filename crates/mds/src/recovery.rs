@@ -173,7 +173,7 @@ impl Mdt {
         let core = &mut *guard;
         let client = ClientId(change.export.id());
         let (placer, now, export) = (&mut core.placer, self.rt.now(), Some(&*change.export));
-        let mut env = MdtEnv { mdt: self, placer, now, client: export, wait: false };
+        let mut env = MdtEnv { mdt: self, placer, now, waited: Duration::ZERO, client: export, wait: false };
         let Change { time, layout, named, .. } = change;
         let decided = Decided { transno, time: *time, layout: layout.clone(), named: named.clone() };
         let replayed = core.ns.replay(client, &change.request, decided, &mut env);

@@ -123,7 +123,8 @@ impl Mdt {
         changing: &mut BTreeSet<Fid>,
     ) -> Step {
         let Core { ns, placer, .. } = core;
-        let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), client: None, wait: false };
+        let mut env =
+            MdtEnv { mdt: self, placer, now: self.rt.now(), waited: Duration::ZERO, client: None, wait: false };
         let (mut outcomes, mut transno, mut invalidations) = (Vec::new(), 0, Vec::new());
         let mut budget = CountBudget::default();
         for (n, problem) in problems.iter().enumerate() {
@@ -154,7 +155,8 @@ impl Mdt {
                 return Ok((known, None));
             }
             let Core { ns, placer, .. } = core;
-            let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), wait: false, client: None };
+            let mut env =
+                MdtEnv { mdt: self, placer, now: self.rt.now(), waited: Duration::ZERO, wait: false, client: None };
             let Done { transno, invalidations, .. } = ns.make_lost_found(new, &mut env)?;
             Ok((new, Some((transno, self.lasting_change(None, &invalidations)))))
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sheen_layout::{Component, Layout};
 use sheen_namespace::{ClientId, Done, OpError};
 use sheen_rpc::{BoxFuture, Export, Origin, Response, Service};
-use sheen_rt::operation;
+use sheen_rt::{Instant, operation};
 use sheen_wire::ast::Grant;
 use sheen_wire::auth::Role;
 use sheen_wire::mds::{Answer, Call, Change, INLINE_DOM_BYTES_MAX, Reply, Request, flags};
@@ -241,7 +241,7 @@ impl Mdt {
             }
             Request::SetXattr { cred, name, value, .. } if name == quota::XATTR => {
                 match self.check_quota_pool(cred, value) {
-                    Ok(()) => self.execute(export, origin, &call).await,
+                    Ok(()) => self.execute(export, origin, began, &call).await,
                     Err(errno) => Err(errno),
                 }
             }
@@ -249,15 +249,15 @@ impl Mdt {
             Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
             Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
             Request::LayoutMoved { fid, generation } => match Box::pin(self.settle_layout(*fid, *generation)).await {
-                Ok(()) => self.execute(export, origin, &call).await,
+                Ok(()) => self.execute(export, origin, began, &call).await,
                 Err(errno) => Err(errno),
             },
             Request::LayoutIntent { fid, .. } => {
                 let grows = self.grows(*fid);
                 Box::pin(self.osts.look(&self.rt, grows)).await;
-                self.execute(export, origin, &call).await
+                self.execute(export, origin, began, &call).await
             }
-            _ => self.execute(export, origin, &call).await,
+            _ => self.execute(export, origin, began, &call).await,
         };
         self.count(export, call.request.op(), self.rt.now().since(began).as_micros() as u64);
         let mut response: Response<Answer> = result?;
@@ -285,9 +285,16 @@ impl Mdt {
         layout.is_ok_and(|layout| layout.is_some_and(|l| l.components().iter().any(Component::is_extension)))
     }
 
-    async fn execute(&self, export: &Arc<Export>, origin: Option<Origin>, call: &Call) -> Result<Response<Answer>> {
+    /// Executes a request that arrived at `began`.
+    async fn execute(
+        &self,
+        export: &Arc<Export>,
+        origin: Option<Origin>,
+        began: Instant,
+        call: &Call,
+    ) -> Result<Response<Answer>> {
         let Executed { result, grants, change, lasting, awaits, dir, decided } =
-            self.execute_once(export, origin, call).await?;
+            self.execute_once(export, origin, began, call).await?;
         let no_more = match (change, lasting) {
             // Boxed, as below, because it is rare: otherwise every request's future would be as
             // large.
@@ -358,7 +365,13 @@ impl Mdt {
         self.run_to_end("mdt-mirrors", work).await
     }
 
-    async fn execute_once(&self, export: &Arc<Export>, origin: Option<Origin>, call: &Call) -> Result<Executed> {
+    async fn execute_once(
+        &self,
+        export: &Arc<Export>,
+        origin: Option<Origin>,
+        began: Instant,
+        call: &Call,
+    ) -> Result<Executed> {
         // Always admitted: a client closes its files, or reports them before it cancels a lock.
         let ends_use = matches!(call.request, Request::Close { .. } | Request::Reopen { .. });
         let changes = call.request.modifies() && !ends_use && !leaves_store(&call.request);
@@ -370,7 +383,7 @@ impl Mdt {
             if reserve::adds(&call.request) {
                 self.check_space()?;
             }
-            match self.attempt(export, origin, call) {
+            match self.attempt(export, origin, began, call) {
                 Ok(executed) => return Ok(executed),
                 Err(NotExecuted::Shutdown) => return Err(Errno::ESHUTDOWN),
                 Err(NotExecuted::RetryAfterRound(round)) => self.commits.reach(Goal::Round(round)).await?,
@@ -381,7 +394,7 @@ impl Mdt {
                     self.rt.sleep(BUSY_PAUSE).await;
                 }
                 Err(NotExecuted::RetryWithOsts) => {
-                    if let Some(result) = Box::pin(self.attempt_with_osts(export, origin, call)).await {
+                    if let Some(result) = Box::pin(self.attempt_with_osts(export, origin, began, call)).await {
                         return result;
                     }
                 }
@@ -395,12 +408,13 @@ impl Mdt {
         &self,
         export: &Arc<Export>,
         origin: Option<Origin>,
+        began: Instant,
         call: &Call,
     ) -> Option<Result<Executed>> {
         // Subscribe first: the attempt sees all earlier news, and later news ends the wait.
         let mut changed = std::pin::pin!(self.osts.changed());
         changed.as_mut().enable();
-        match self.attempt(export, origin, call) {
+        match self.attempt(export, origin, began, call) {
             Ok(executed) => return Some(Ok(executed)),
             Err(NotExecuted::Shutdown) => return Some(Err(Errno::ESHUTDOWN)),
             Err(
@@ -423,6 +437,7 @@ impl Mdt {
         &self,
         export: &Arc<Export>,
         origin: Option<Origin>,
+        began: Instant,
         call: &Call,
     ) -> std::result::Result<Executed, NotExecuted> {
         let (now, request) = (self.rt.now(), &call.request);
@@ -453,7 +468,10 @@ impl Mdt {
         }
         let Core { ns, placer, round, .. } = &mut *core;
         let next_round = *round + 1;
-        let mut env = MdtEnv { mdt: self, placer, now, client: Some(export), wait: false };
+        // A close says how long ago its files were read, as of its arrival. A recovery may have
+        // delayed it since.
+        let waited = if matches!(request, Request::Close { .. }) { now.since(began) } else { Duration::ZERO };
+        let mut env = MdtEnv { mdt: self, placer, now, waited, client: Some(export), wait: false };
         let origin = origin.map(|Origin { xid, acknowledged }| sheen_namespace::Origin {
             client: export.client(),
             xid,

@@ -351,7 +351,7 @@ impl Mdt {
             return;
         };
         let mut request = request.clone();
-        request.prepare_replay(&done.reply);
+        request.prepare_replay(&done.reply, change.time);
         let layout = change.layout.as_ref().or(match &done.reply {
             Reply::Opened { entry, .. } | Reply::Entry(entry) => entry.layout.as_ref(),
             _ => None,

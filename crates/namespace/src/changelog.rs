@@ -12,7 +12,10 @@
 //! * Readers get durable records only ([`Changelog::range`]).
 //! * A user holds the records after its clear point. The others are deleted, a bounded number with
 //!   each batch. The service reads which ones without a lock ([`UnneededRecords`]).
-//! * A user that holds too many records is deregistered, so that the disk does not fill.
+//! * A user that holds too many records, or some for too long, is deregistered, so that the disk
+//!   does not fill ([`crate::ChangelogGc`]).
+//! * Opens and reads of attributes need no room in the store. So their records are left out if very
+//!   many records wait to be stored ([`Changelog::takes_accesses`]).
 //!
 //! The store has the records in chunks of up to [`CHUNK_RECORDS`]. The key of a chunk is the number
 //! of its last record: so the first key from a number on has that record.
@@ -25,10 +28,11 @@ use sheen_wire::{
 };
 
 use crate::{
-    Store, StoreError,
+    ChangelogGc, Store, StoreError,
     interface::Cx,
     key,
     record::{Stored, decode, encode},
+    refused_opens::RefusedOpens,
     table_scan::for_each_in,
     tables::{Tables, read},
 };
@@ -43,6 +47,9 @@ const READ_CHUNKS: usize = 4;
 const NUMBERS_GAP: u64 = 1 << 32;
 /// Ids of users that are skipped then.
 const USERS_GAP: u32 = 1 << 16;
+/// Records that are not stored, above which those of accesses are left out: some 40 MB. Only a disk
+/// that hangs or fails leaves so many.
+const PENDING_MAX: usize = 1 << 17;
 /// Default of the records that a user may hold: some 400 MB.
 const HELD_RECORDS_MAX: u64 = 4 << 20;
 
@@ -69,6 +76,17 @@ impl ChangelogUser {
         let separator = if self.name.is_empty() { "" } else { "-" };
         format!("cl{}{separator}{}", self.id, self.name)
     }
+}
+
+/// A user that the changelog has deregistered by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Laggard {
+    /// The user.
+    pub user: ChangelogUser,
+    /// Number of records that it held.
+    pub records: u64,
+    /// Seconds since it was registered, or last cleared records.
+    pub idle_secs: u64,
 }
 
 impl Stored for Vec<Record> {}
@@ -121,8 +139,20 @@ pub(crate) struct Changelog {
     pub(crate) mask: Mask,
     /// The kinds for users that have not chosen any.
     pub(crate) default_mask: Mask,
-    /// Users that were deregistered because they held too many records.
-    pub(crate) laggards: Vec<ChangelogUser>,
+    /// Limits for idle users.
+    pub(crate) gc: ChangelogGc,
+    /// The limits differ from those in the last sealed batch.
+    pub(crate) is_gc_changed: bool,
+    /// Time of the last check for idle users.
+    pub(crate) gc_checked: Option<Time>,
+    /// Users that were deregistered because they exceeded a limit.
+    pub(crate) laggards: Vec<Laggard>,
+    /// Refused opens that were recorded lately.
+    pub(crate) refused: RefusedOpens,
+    /// Records of accesses that were left out since the service last asked.
+    pub(crate) left_out: u64,
+    /// Time of the last record.
+    newest: Option<Time>,
     /// Records that are in no sealed batch.
     pending: Vec<Record>,
     /// Users whose deregistration is not durable, and whether it is in the sealed batch.
@@ -160,7 +190,13 @@ impl Changelog {
             state,
             mask: Mask::NONE,
             default_mask: Mask::DEFAULT,
+            gc: read(store, key::CHANGELOG_GC)?.unwrap_or_default(),
+            is_gc_changed: false,
+            gc_checked: None,
             laggards: Vec::new(),
+            refused: RefusedOpens::default(),
+            left_out: 0,
+            newest: None,
             pending: Vec::new(),
             leaving: Vec::new(),
             is_changed: false,
@@ -207,8 +243,16 @@ impl Changelog {
             source,
         };
         let bytes = record.bytes();
+        self.newest = Some(record.time);
         self.pending.push(record);
         bytes
+    }
+
+    /// Whether a record of an access can be added. Otherwise it is left out.
+    pub(crate) fn takes_accesses(&mut self) -> bool {
+        let takes = self.pending.len() < PENDING_MAX;
+        self.left_out += u64::from(!takes);
+        takes
     }
 
     /// Returns a mark for [`Changelog::undo`].
@@ -216,8 +260,11 @@ impl Changelog {
         self.pending.len()
     }
 
-    /// Removes the records that an operation has added since the mark, because it failed.
+    /// Removes the records that an operation has added since the mark, because it failed. The
+    /// record of a refused open stays: it is the only one of its operation.
     pub(crate) fn undo(&mut self, mark: usize) {
+        let is_refused_open = self.pending.get(mark).is_some_and(|record| record.kind == Kind::Nopen);
+        let mark = mark + usize::from(is_refused_open);
         let added = self.pending.len().saturating_sub(mark);
         self.pending.truncate(mark);
         self.state.last -= added as u64;
@@ -244,6 +291,9 @@ impl Changelog {
             self.sealed = (self.state.last, self.state.last_user);
             self.leaving.iter_mut().for_each(|(_, is_sealed)| *is_sealed = true);
         }
+        if std::mem::take(&mut self.is_gc_changed) {
+            tables.set_raw(key::CHANGELOG_GC.to_vec(), Some(encode(&self.gc, Vec::new())?));
+        }
         Ok(())
     }
 
@@ -267,14 +317,29 @@ impl Changelog {
         }
     }
 
+    /// Deregisters the users that exceed a limit. Only new records make users idle.
     fn deregister_laggards(&mut self) {
-        let (last, held_max) = (self.state.last, self.state.held_max);
-        let is_laggard = |user: &ChangelogUser| last.saturating_sub(user.cleared) > held_max;
+        if !self.gc.is_on {
+            return;
+        }
+        let (last, held_max, newest) = (self.state.last, self.state.held_max, self.newest);
+        let checks_time = newest.is_some_and(|now| self.gc.is_due(self.gc_checked, now));
+        if checks_time {
+            self.gc_checked = newest;
+        }
+        let idle_max = if checks_time { self.gc.idle_secs } else { u64::MAX };
+        let held = |user: &ChangelogUser| last.saturating_sub(user.cleared);
+        let idle_secs = |user: &ChangelogUser| {
+            let now = newest.map_or(user.active.sec, |now| now.sec);
+            u64::try_from(now.saturating_sub(user.active.sec)).unwrap_or(0)
+        };
+        let is_laggard = |user: &ChangelogUser| held(user) > held_max || held(user) > 0 && idle_secs(user) > idle_max;
         if self.state.users.iter().any(is_laggard) {
             let all = std::mem::take(&mut self.state.users).into_iter();
             let (laggards, users): (Vec<_>, Vec<_>) = all.partition(is_laggard);
             self.state.users = users;
-            self.laggards.extend(laggards);
+            let laggard = |user: ChangelogUser| Laggard { records: held(&user), idle_secs: idle_secs(&user), user };
+            self.laggards.extend(laggards.into_iter().map(laggard));
             self.changed();
         }
     }
@@ -391,25 +456,25 @@ pub fn read_changelog(store: &impl Store, first: u64, last: u64, bytes_max: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MemStore;
 
     fn hex<T: Stored>(value: &T) -> String {
         encode(value, Vec::new()).unwrap().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The stored forms must not change.
-    #[test]
-    fn changelog_records_are_pinned() {
+    const TIME: Time = Time { sec: 3, nsec: 4 };
+
+    fn record() -> Record {
         let fid = |oid| Fid::new(2, oid);
-        let time = Time { sec: 3, nsec: 4 };
         let source = Some(Box::new(Source { fid: fid(8), parent: fid(9), name: Bytes::from_static(b"s") }));
         let text = |text: &'static str| Bytes::from_static(text.as_bytes());
         let (name, nid, job, xattr) = (text("n"), text("i"), text("j"), text("x"));
         let (target, parent) = (fid(6), fid(7));
-        let record = Record {
+        Record {
             index: 1,
             kind: Kind::Renme,
             flags: 1,
-            time,
+            time: TIME,
             target,
             parent,
             name,
@@ -419,13 +484,29 @@ mod tests {
             job,
             xattr,
             source,
-        };
-        assert_eq!(hex(&vec![record]), "01010108010604020600020700016e05060169016a0178010208000209000173");
+        }
+    }
+
+    /// The stored forms must not change.
+    #[test]
+    fn changelog_records_are_pinned() {
+        assert_eq!(hex(&vec![record()]), "01010108010604020600020700016e05060169016a0178010208000209000173");
         let mask = Some(Mask::NONE);
-        let user = ChangelogUser { id: 1, name: "u".to_owned(), mask, cleared: 2, active: time, nonce: 7 };
+        let user = ChangelogUser { id: 1, name: "u".to_owned(), mask, cleared: 2, active: TIME, nonce: 7 };
         assert_eq!(
             hex(&State { last: 1, last_user: 2, held_max: 3, bytes: 4, users: vec![user] }),
             "010102030401010175010002060407"
         );
+    }
+
+    #[test]
+    fn accesses_are_left_out_while_too_many_records_are_not_stored() {
+        let mut changelog = Changelog::open(&MemStore::new()).unwrap();
+        assert!(changelog.takes_accesses());
+        changelog.pending = vec![record(); PENDING_MAX];
+        assert!(!changelog.takes_accesses() && !changelog.takes_accesses());
+        changelog.pending.pop();
+        assert!(changelog.takes_accesses());
+        assert_eq!(changelog.left_out, 2);
     }
 }

@@ -54,7 +54,7 @@ impl<S: Store> Namespace<S> {
             return self.open_fid(cx, new.cred, new.fid, flags & !(flags::TRUNC | EXCL));
         }
         self.handles.check_room(cx.client)?;
-        Ok(self.opened(cx, new.fid, flags, true)?)
+        Ok(self.opened(cx, new.cred, new.fid, flags, true)?)
     }
 
     /// Records the request of the operation in progress, if it must not be executed again and has

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
-use sheen_wire::{self as wire, Errno, Fid, mds::flags};
+use sheen_wire::{self as wire, Cred, Errno, Fid, mds::flags};
 
 use crate::access::{READ, WRITE};
 
@@ -11,15 +11,47 @@ use crate::access::{READ, WRITE};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u64);
 
+/// The user who opened a file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Opener {
+    uid: u32,
+    gid: u32,
+}
+
+impl Opener {
+    /// That of a file which a client has opened again, or which the MDT itself holds open.
+    pub(crate) const UNKNOWN: Opener = Opener { uid: 0, gid: 0 };
+
+    pub(crate) fn of(cred: &Cred) -> Opener {
+        Opener { uid: cred.uid, gid: cred.gid }
+    }
+
+    /// Returns credentials for the changelog.
+    pub(crate) fn cred(self) -> Cred {
+        Cred { uid: self.uid, gid: self.gid, groups: None }
+    }
+}
+
 /// One open file of one client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenFile {
     pub client: ClientId,
     pub fid: Fid,
     pub flags: u32,
+    pub opener: Opener,
+    /// The changelog has a record of the open, or of another one that is still open, of the same
+    /// user with the same flags.
+    pub is_recorded: bool,
 }
 
-/// Invariant: `by_client`, `opens` and `running` agree with `files`.
+impl OpenFile {
+    /// Opens that have this in common have one record in the changelog.
+    fn recorded_as(&self) -> (Fid, Opener, u32) {
+        (self.fid, self.opener, self.flags)
+    }
+}
+
+/// Invariant: `by_client`, `opens`, `running` and `recorded` agree with `files`.
 #[derive(Debug)]
 pub(crate) struct Handles {
     next: u64,
@@ -31,6 +63,8 @@ pub(crate) struct Handles {
     opens: FxHashMap<Fid, Opens>,
     /// Number of `files` that are open for execution.
     running: usize,
+    /// Numbers of `files` that the changelog has recorded. Empty while it does not record opens.
+    recorded: FxHashMap<(Fid, Opener, u32), u32>,
 }
 
 /// Opens of a file by one client: in total, for reading or execution, for writing, for execution.
@@ -124,6 +158,7 @@ impl Handles {
             before: FxHashMap::default(),
             opens: FxHashMap::default(),
             running: 0,
+            recorded: FxHashMap::default(),
         }
     }
 
@@ -134,7 +169,13 @@ impl Handles {
         if open < self.per_client_max { Ok(()) } else { Err(Errno::ENFILE) }
     }
 
+    /// Opens a file of which the user is not known.
     pub(crate) fn open(&mut self, client: ClientId, fid: Fid, flags: u32) -> u64 {
+        self.open_as(client, fid, flags, Opener::UNKNOWN)
+    }
+
+    /// Opens a file for a user.
+    pub(crate) fn open_as(&mut self, client: ClientId, fid: Fid, flags: u32, opener: Opener) -> u64 {
         loop {
             self.next = self.next.wrapping_add(1);
             // 0 is NO_HANDLE.
@@ -142,7 +183,7 @@ impl Handles {
                 break;
             }
         }
-        self.files.insert(self.next, OpenFile { client, fid, flags });
+        self.files.insert(self.next, OpenFile { client, fid, flags, opener, is_recorded: false });
         self.by_client.entry(client).or_default().insert(self.next);
         let none = || Opens { first: Count::none(client), others: Vec::new() };
         self.opens.entry(fid).or_insert_with(none).add(client, flags);
@@ -158,6 +199,33 @@ impl Handles {
         }
     }
 
+    /// Counts an open as recorded in the changelog. Returns whether the user has no other such open
+    /// of the file with these flags.
+    pub(crate) fn count_recorded(&mut self, handle: u64) -> bool {
+        let Some(file) = self.files.get_mut(&handle).filter(|file| !file.is_recorded) else { return false };
+        file.is_recorded = true;
+        let count = self.recorded.entry(file.recorded_as()).or_default();
+        *count += 1;
+        *count == 1
+    }
+
+    /// Whether an open that the changelog has recorded is the last one of its user with its flags.
+    pub(crate) fn is_last_recorded(&self, file: &OpenFile) -> bool {
+        file.is_recorded && self.recorded.get(&file.recorded_as()) == Some(&1)
+    }
+
+    fn uncount_recorded(&mut self, file: &OpenFile) {
+        if !file.is_recorded {
+            return;
+        }
+        if let Some(count) = self.recorded.get_mut(&file.recorded_as()) {
+            *count -= 1;
+            if *count == 0 {
+                self.recorded.remove(&file.recorded_as());
+            }
+        }
+    }
+
     /// Returns the rights by a client's open files of a FID: bits of [`READ`] and [`WRITE`].
     pub(crate) fn rights(&self, client: ClientId, fid: Fid) -> u32 {
         let count = self.opens.get(&fid).and_then(|opens| opens.counts().find(|count| count.client == client));
@@ -169,6 +237,7 @@ impl Handles {
     /// Closes a handle; returns whether the file is no longer open.
     pub(crate) fn close(&mut self, handle: u64) -> bool {
         let Some(file) = self.files.remove(&handle) else { return false };
+        self.uncount_recorded(&file);
         if let Some(of_client) = self.by_client.get_mut(&file.client) {
             of_client.remove(&handle);
             if of_client.is_empty() {
@@ -264,6 +333,31 @@ mod tests {
         assert!(handles.is_open_elsewhere(f, ClientId(2), ClientId(0)) && !handles.close(again));
         assert!(handles.close(opens[1]) && !handles.is_open(f) && handles.close(other));
         assert_eq!((by(&handles, f), by(&handles, g)), ([false; 3], [false; 3]));
+    }
+
+    #[test]
+    fn recorded_opens_are_counted_by_user_and_flags() {
+        let mut handles = Handles::new(7, 100);
+        let (f, me) = (Fid::new(1, 1), ClientId(1));
+        let opener = |uid| Opener { uid, gid: 5 };
+        let mut open = |uid, flags| {
+            let handle = handles.open_as(me, f, flags, opener(uid));
+            (handle, handles.count_recorded(handle))
+        };
+        let opens = [open(1, flags::RDONLY), open(1, flags::RDONLY), open(1, flags::RDWR), open(2, flags::RDONLY)];
+        assert_eq!(opens.map(|(_, is_first)| is_first), [true, false, true, true]);
+        let plain = handles.open_as(me, f, flags::RDONLY, opener(1));
+        let is_last = |handles: &Handles, handle| handles.is_last_recorded(&handles.get(me, f, handle).unwrap());
+        assert!(!is_last(&handles, opens[0].0) && is_last(&handles, opens[2].0) && !is_last(&handles, plain));
+        assert!(!handles.count_recorded(opens[0].0), "it is counted");
+        handles.close(plain);
+        assert!(!is_last(&handles, opens[0].0), "an open that is not recorded does not count");
+        handles.close(opens[0].0);
+        assert!(is_last(&handles, opens[1].0));
+        for (handle, _) in &opens[1..] {
+            handles.close(*handle);
+        }
+        assert!(handles.recorded.is_empty());
     }
 
     #[test]

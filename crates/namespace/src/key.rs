@@ -17,6 +17,7 @@
 //! | `k` | uuid of a client | unit: the client is on the list, module `clients` |
 //! | `q` | | unit: the last stop was clean |
 //! | `h` | | [`crate::changelog::State`] |
+//! | `j` | | [`crate::ChangelogGc`]; none: the defaults |
 //! | `l` | number of its last record (u64) | a chunk of the changelog |
 //! | `w` | | numbers of the last completed layout swaps, each u64 |
 //! | `n` | kind (u8), id (u32) | number of files of a user, group or project (u64) |
@@ -39,6 +40,7 @@ pub(crate) const FORMAT: &[u8] = b"f";
 pub(crate) const SWAPS: &[u8] = b"w";
 pub(crate) const CLEAN: &[u8] = b"q";
 pub(crate) const CHANGELOG_STATE: &[u8] = b"h";
+pub(crate) const CHANGELOG_GC: &[u8] = b"j";
 /// The table of executed requests.
 pub(crate) const REPLIES: u8 = b'y';
 /// The table of clients.

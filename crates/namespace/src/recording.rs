@@ -1,8 +1,14 @@
 //! The changelog (module `changelog`), as operations and the service see it.
 
-use sheen_wire::{self as wire, Cred, Errno, Time, changelog::Mask};
+use sheen_wire::{
+    self as wire, Cred, Errno, Fid, Time,
+    changelog::{Kind, Mask, open_flags},
+};
 
-use crate::{ChangelogUser, Namespace, Store, UnneededChunks, UnneededRecords, changelog::Changed, interface::Cx};
+use crate::{
+    ChangelogGc, ChangelogUser, Laggard, Namespace, Store, UnneededChunks, UnneededRecords, changelog::Changed,
+    handles::OpenFile, interface::Cx, refused_opens::RefusedOpen,
+};
 
 /// Maximum number of users. All of them are written with each batch that has records.
 const USERS_MAX: usize = 256;
@@ -20,9 +26,49 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Whether closes are recorded. Then no client may open files without the MDT's knowledge.
-    pub fn records_closes(&self) -> bool {
-        self.changelog.mask.has(wire::changelog::Kind::Close)
+    /// Records an access, which changes nothing, if a user of the changelog wants it.
+    pub(crate) fn record_access(&mut self, cx: &Cx, cred: &Cred, changed: &Changed<'_>) {
+        if self.changelog.mask.has(changed.kind) && self.changelog.takes_accesses() {
+            self.record(cx, cred, changed);
+        }
+    }
+
+    /// Records an open, if a user of the changelog wants it. As in Lustre, a user who opens a file
+    /// again with the same flags has one record, until the last of these opens is closed.
+    pub(crate) fn record_open(&mut self, cx: &Cx, cred: &Cred, handle: u64, (fid, flags): (Fid, u16)) {
+        let records = self.changelog.mask.has(Kind::Open) && self.changelog.takes_accesses();
+        if records && self.handles.count_recorded(handle) {
+            self.record(cx, cred, &Changed { flags, ..Changed::file(Kind::Open, fid) });
+        }
+    }
+
+    /// Records an open that is refused, if a user of the changelog wants it, and the same open was
+    /// not recorded in the last moments.
+    pub(crate) fn record_refused_open(&mut self, cx: &Cx, cred: &Cred, fid: Fid, flags: u32) {
+        if !self.changelog.mask.has(Kind::Nopen) || self.replaying.is_some() {
+            return;
+        }
+        let flags = open_flags(flags, false);
+        let open = RefusedOpen { fid, uid: cred.uid, gid: cred.gid, flags };
+        if self.changelog.refused.is_new(open, cx.now) {
+            self.record_access(cx, cred, &Changed { flags, ..Changed::file(Kind::Nopen, fid) });
+        }
+    }
+
+    /// Whether the close of a file, which is still open, is in the changelog: the last one of the
+    /// opens that were recorded, or one of a file that was open for writing.
+    pub(crate) fn shows_close(&self, file: &OpenFile) -> bool {
+        if file.is_recorded && self.changelog.mask.has(Kind::Open) {
+            self.handles.is_last_recorded(file)
+        } else {
+            wire::mds::flags::writes(file.flags)
+        }
+    }
+
+    /// Whether opens or closes are recorded. Then no client may open files without the MDT's
+    /// knowledge.
+    pub fn records_opens(&self) -> bool {
+        [Kind::Open, Kind::Close, Kind::Nopen].into_iter().any(|kind| self.changelog.mask.has(kind))
     }
 
     /// Registers a user with the next batch. It gets the records of later changes. `nonce`: with it
@@ -137,10 +183,39 @@ impl<S: Store> Namespace<S> {
         self.changelog_changed();
     }
 
-    /// Returns the users that were deregistered since the last call because they held too many
-    /// records.
-    pub fn take_changelog_laggards(&mut self) -> Vec<ChangelogUser> {
+    /// Returns the limits for idle users.
+    pub fn changelog_gc(&self) -> ChangelogGc {
+        self.changelog.gc
+    }
+
+    /// Sets the limits for idle users, with the next batch. The next record checks the users.
+    pub fn set_changelog_gc(&mut self, gc: ChangelogGc) {
+        if self.changelog.gc != gc {
+            self.changelog.gc = gc;
+            (self.changelog.is_gc_changed, self.changelog.gc_checked) = (true, None);
+            self.tables.add_bytes(USER_BYTES);
+        }
+    }
+
+    /// Returns the seconds in which a refused open that is repeated has one record.
+    pub fn changelog_refused_secs(&self) -> u64 {
+        self.changelog.refused.interval_secs
+    }
+
+    /// Sets the seconds in which a refused open that is repeated has one record. 0: each has one.
+    pub fn set_changelog_refused_secs(&mut self, secs: u64) {
+        self.changelog.refused.interval_secs = secs;
+    }
+
+    /// Returns the users that were deregistered since the last call because they exceeded a limit.
+    pub fn take_changelog_laggards(&mut self) -> Vec<Laggard> {
         std::mem::take(&mut self.changelog.laggards)
+    }
+
+    /// Returns the number of records of accesses that were left out since the last call, because
+    /// too many records were not yet stored.
+    pub fn take_left_out_accesses(&mut self) -> u64 {
+        std::mem::take(&mut self.changelog.left_out)
     }
 
     /// Whether records wait to be deleted with further batches.

@@ -17,7 +17,7 @@ use sheen_wire::{
     ldlm::{Enqueue, Kind},
     ost::{
         CAPABILITIES_MAX, Change, DamagedBlock, OBJECT_SIZE_MAX, OWNERS_MAX, ObjectAttr, PARTS_MAX, Part, REPLAYS_MAX,
-        Request,
+        Recreate, Request,
     },
 };
 
@@ -33,7 +33,13 @@ const NSEC_PER_SEC: u32 = 1_000_000_000;
 /// E2BIG: too many parts, or too many bytes for one request. EFBIG: past an object's largest size.
 /// EPROTO: bulk and parts do not agree. EINVAL: anything else that no client of this version sends.
 pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
-    let has_bulk = matches!(request, Request::Write { .. } | Request::Replay { .. } | Request::Repair { .. });
+    let has_bulk = matches!(
+        request,
+        Request::Write { .. }
+            | Request::Replay { .. }
+            | Request::Repair { .. }
+            | Request::Recreate { step: Recreate::Write { .. }, .. }
+    );
     if bulk_len != 0 && !has_bulk {
         return Err(Errno::EPROTO);
     }
@@ -97,6 +103,7 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
             owners.iter().try_for_each(|owned| named(owned.object))
         }
         Request::Repair { object, block, at } => repair(*object, *block, *at, bulk_len),
+        Request::Recreate { object, step } => recreate(*object, step, bulk_len),
         Request::StatFs
         | Request::Recover
         | Request::Recovered { .. }
@@ -131,6 +138,17 @@ fn repair(object: Fid, block: DamagedBlock, at: u64, bulk_len: usize) -> Result<
     changes(object, block.offset, block.len)?;
     let is_inside = at >= block.offset && at.saturating_add(bulk_len as u64) <= block.offset + block.len;
     if bulk_len > 0 && is_inside { Ok(()) } else { Err(Errno::EPROTO) }
+}
+
+/// Checks a step that makes a lost object again, with `bulk_len` bytes.
+fn recreate(object: Fid, step: &Recreate, bulk_len: usize) -> Result<()> {
+    match step {
+        Recreate::Write { .. } if bulk_len == 0 => Err(Errno::EPROTO),
+        Recreate::End { mtime, .. } if mtime.nsec >= NSEC_PER_SEC => Err(Errno::EINVAL),
+        Recreate::Write { at, .. } => changes(object, *at, bulk_len as u64),
+        Recreate::Begin { size, .. } => changes(object, 0, *size),
+        Recreate::Confirm | Recreate::End { .. } | Recreate::Abort { .. } => named(object),
+    }
 }
 
 /// Checks the parts of a write. Returns their bytes.
@@ -247,6 +265,22 @@ mod tests {
             assert_eq!(repair(block, at, bytes), Err(Errno::EPROTO), "{at} {bytes}");
         }
         assert_eq!(repair(DamagedBlock { len: u64::MAX, ..block }, 64, 1), Err(Errno::EFBIG));
+    }
+
+    #[test]
+    fn recreation_with_bad_sizes_times_or_bulks_is_refused() {
+        let copy = 1;
+        let step = |step, bytes| request(&Request::Recreate { object: OBJECT, step }, bytes);
+        let write = |at, bytes| step(Recreate::Write { copy, at }, bytes);
+        let begin = |size| step(Recreate::Begin { copy, size }, 0);
+        let end = |nsec| step(Recreate::End { copy, mtime: Time { sec: 1, nsec } }, 0);
+        assert_eq!((begin(OBJECT_SIZE_MAX), write(OBJECT_SIZE_MAX - 1, 1), end(7)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!((step(Recreate::Confirm, 0), step(Recreate::Abort { copy }, 0)), (Ok(()), Ok(())));
+        assert_eq!((begin(OBJECT_SIZE_MAX + 1), write(OBJECT_SIZE_MAX, 1)), (Err(Errno::EFBIG), Err(Errno::EFBIG)));
+        assert_eq!((write(u64::MAX, 1), end(NSEC_PER_SEC)), (Err(Errno::EFBIG), Err(Errno::EINVAL)));
+        assert_eq!((write(0, 0), step(Recreate::Confirm, 1)), (Err(Errno::EPROTO), Err(Errno::EPROTO)));
+        let invalid = Request::Recreate { object: Fid::ZERO, step: Recreate::Confirm };
+        assert_eq!(request(&invalid, 0), Err(Errno::EINVAL));
     }
 
     #[test]

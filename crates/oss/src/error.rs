@@ -70,6 +70,13 @@ pub enum OssError {
     },
 }
 
+impl OssError {
+    /// Returns the function that names the operation and the path of an error.
+    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> OssError {
+        move |source| OssError::Io { what, path: path.into(), source }
+    }
+}
+
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::EEXIST => " (the MGS has another OST of this index, or this OST by another index; check the MGS nid)",

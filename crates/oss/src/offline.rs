@@ -1,9 +1,6 @@
 //! The directory of an OST that no process serves, for `sheen fsck`. Nothing in it is changed.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use sheen_objects::{
     Identity,
@@ -32,7 +29,7 @@ impl OfflineOst {
     /// Another process serves it. It cannot be read, or a later release wrote it.
     pub fn open(disk: &Disk, dir: &Path) -> Result<OfflineOst, OssError> {
         let path = dir.join(IDENTITY);
-        let bytes = disk.read(&path).map_err(|source| OssError::Io { what: "read", path: path.clone(), source })?;
+        let bytes = disk.read(&path).map_err(OssError::io("read", &path))?;
         let identity = Identity::parse(&bytes).map_err(|source| OssError::Identity { path, source })?;
         let lock = lock_dir(disk, dir)?;
         Ok(OfflineOst { disk: disk.clone(), dir: dir.to_owned(), identity, _lock: lock })
@@ -49,13 +46,13 @@ impl OfflineOst {
     /// # Errors
     /// Errors of the local file system.
     pub fn for_each_object(&self, mut f: impl FnMut(Fid, u64)) -> Result<(), OssError> {
-        let failed = |what, path: PathBuf| move |source: io::Error| OssError::Io { what, path, source };
-        let seqs = names::sequences(&self.disk, &self.dir).map_err(failed("read", self.dir.join(name::ROOT)))?;
+        let seqs = names::sequences(&self.disk, &self.dir).map_err(OssError::io("read", self.dir.join(name::ROOT)))?;
         for dir in seqs.into_iter().flat_map(Dir::all) {
-            let objects = names::list(&self.disk, &self.dir, dir).map_err(failed("read", self.dir.join(dir.path())))?;
+            let objects =
+                names::list(&self.disk, &self.dir, dir).map_err(OssError::io("read", self.dir.join(dir.path())))?;
             for object in objects {
                 let path = self.dir.join(name::path(object));
-                let found = self.disk.metadata(&path).map_err(failed("stat", path))?;
+                let found = self.disk.metadata(&path).map_err(OssError::io("stat", path))?;
                 f(object, found.len);
             }
         }

@@ -105,11 +105,7 @@ fn stats(weak: &Weak<Ost>) -> Param {
     Param::counters(
         move || read(&get, |ost| ost.stats.snapshot(ost.rt.wall())),
         Snapshot::stats_text,
-        move || {
-            let ost = set.upgrade().ok_or(Errno::ENODEV)?;
-            ost.stats.clear(ost.rt.wall());
-            Ok(())
-        },
+        move || change(&set, |ost| ost.stats.clear(ost.rt.wall())),
     )
 }
 
@@ -118,11 +114,7 @@ fn brw_stats_param(weak: &Weak<Ost>) -> Param {
     Param::histogram(
         move || read(&get, |ost| ost.brw_stats.snapshot(ost.rt.wall())),
         brw_stats::text,
-        move || {
-            let ost = set.upgrade().ok_or(Errno::ENODEV)?;
-            ost.brw_stats.clear(ost.rt.wall());
-            Ok(())
-        },
+        move || change(&set, |ost| ost.brw_stats.clear(ost.rt.wall())),
     )
 }
 
@@ -130,10 +122,7 @@ fn job_stats(weak: &Weak<Ost>) -> Param {
     let (get, remove) = (weak.clone(), weak.clone());
     Param::jobs(
         move || read(&get, |ost| ost.jobs.snapshot(ost.moment())),
-        move |job| {
-            remove.upgrade().ok_or(Errno::ENODEV)?.jobs.remove(job);
-            Ok(())
-        },
+        move |job| change(&remove, |ost| ost.jobs.remove(job)),
     )
 }
 
@@ -143,18 +132,10 @@ fn scrub(weak: &Weak<Ost>, put: &impl Fn(&str, Param)) {
     let status = |ost: &Ost| ost.scrubber.status(ost.rt.wall(), &ost.store.damage_report());
     put("lfsck_scrub", Param::text(move || read(&of, status)));
     let (get, set) = (weak.clone(), weak.clone());
-    let run = move |on| {
-        let ost = set.upgrade().ok_or(Errno::ENODEV)?;
-        if on {
-            ost.scrubber.start()
-        } else {
-            ost.scrubber.stop()
-        }
-        Ok(())
-    };
+    let run = move |on| change(&set, |ost| if on { ost.scrubber.start() } else { ost.scrubber.stop() });
     put("lfsck_scrub_run", Param::bool(move || read(&get, |ost| ost.scrubber.is_running()), run));
     let (get, set) = (weak.clone(), weak.clone());
-    let on = move |on| set.upgrade().map(|ost| ost.scrubber.on.store(on, Relaxed)).ok_or(Errno::ENODEV);
+    let on = move |on| change(&set, |ost| ost.scrubber.on.store(on, Relaxed));
     put("checksums_at_rest", Param::bool(move || read(&get, |ost| ost.scrubber.on.load(Relaxed)), on));
     let quiet = number_in(weak, 0..=SCRUB_QUIET_MAX, |ost| &ost.scrubber.quiet_secs);
     put("scrub_quiet_secs", quiet.unit(Unit::Secs));
@@ -189,7 +170,7 @@ fn disk_model(weak: &Weak<Ost>) -> Param {
 /// A number that can be set within bounds.
 fn number_in(weak: &Weak<Ost>, range: RangeInclusive<u64>, field: fn(&Ost) -> &AtomicU64) -> Param {
     let (get, set) = (weak.clone(), weak.clone());
-    let store = move |value| set.upgrade().map(|ost| field(&ost).store(value, Relaxed)).ok_or(Errno::ENODEV);
+    let store = move |value| change(&set, |ost| field(ost).store(value, Relaxed));
     Param::u64(range, move || read(&get, |ost| field(ost).load(Relaxed)), store)
 }
 
@@ -198,7 +179,7 @@ fn degraded(weak: &Weak<Ost>) -> Param {
     let (get, set) = (weak.clone(), weak.clone());
     Param::bool(
         move || read(&get, |ost| ost.degraded.load(Relaxed)),
-        move |on| set.upgrade().map(|ost| ost.degraded.store(on, Relaxed)).ok_or(Errno::ENODEV),
+        move |on| change(&set, |ost| ost.degraded.store(on, Relaxed)),
     )
 }
 
@@ -212,6 +193,10 @@ fn devices(ost: &Arc<Ost>, params: &Params) {
 
 fn read<T: Default>(weak: &Weak<Ost>, f: impl FnOnce(&Ost) -> T) -> T {
     weak.upgrade().map(|ost| f(&ost)).unwrap_or_default()
+}
+
+fn change(weak: &Weak<Ost>, f: impl FnOnce(&Ost)) -> Result<(), Errno> {
+    weak.upgrade().map(|ost| f(&ost)).ok_or(Errno::ENODEV)
 }
 
 fn kib(blocks: u64, bsize: u32) -> u64 {

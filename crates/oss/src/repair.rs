@@ -1,8 +1,11 @@
-//! Repair of damaged blocks ([`crate::store`]) for the MDT. The MDT learns of them by the reply to
-//! `QuotaWait`, reads the bytes from another mirror of the file, and sends them.
+//! Repair of damaged blocks, and of lost objects ([`crate::store`]), for the MDT. The MDT learns of
+//! them by the reply to `QuotaWait`, reads the bytes from another mirror of the file, and sends
+//! them.
 //!
-//! The OST writes them under its own lock on the block. So clients have flushed their changes of
-//! the block before, and no other request changes it meanwhile.
+//! A lost object needs no lock: nothing changes it, and clients get no locks on it.
+//!
+//! The OST writes the bytes of a damaged block under its own lock on the block. So clients have
+//! flushed their changes of the block before, and no other request changes it meanwhile.
 
 use std::time::Duration;
 
@@ -11,7 +14,7 @@ use sheen_rpc::Export;
 use sheen_wire::{
     Bulk, Errno, Fid, Result,
     ldlm::{Mode, Policy, Resource},
-    ost::DamagedBlock,
+    ost::{DamagedBlock, Part, Recreate},
 };
 
 use crate::{
@@ -72,5 +75,28 @@ impl Ost {
         }
         let is_last = at + bytes.len() as u64 == block.offset + block.len;
         if is_last { self.store.end_repair(object, &block).await } else { Ok(()) }
+    }
+
+    /// Makes a step in which a lost object is made again.
+    ///
+    /// # Errors
+    /// ENOSPC: the remaining space is granted to clients. Others as [`Store::confirm_lost`],
+    /// [`Store::begin_copy`], [`Store::write_copy`] and [`Store::end_copy`].
+    pub(crate) async fn recreate(&self, export: &Export, object: Fid, step: Recreate, bytes: &Bulk) -> Result<()> {
+        let store = &self.store;
+        match step {
+            Recreate::Confirm => self.perhaps_blocking(true, || store.confirm_lost(object)),
+            Recreate::Begin { copy, size } => self.perhaps_blocking(true, || store.begin_copy(object, copy, size)),
+            Recreate::Write { copy, at } => {
+                let parts = [Part { object, offset: at, len: bytes.len() as u32 }];
+                let _space = self.reserve_for_write(export, &parts, 0)?;
+                self.perhaps_blocking(true, || store.write_copy(object, copy, at, bytes))
+            }
+            Recreate::End { copy, mtime } => store.end_copy(object, copy, mtime).await,
+            Recreate::Abort { copy } => {
+                self.perhaps_blocking(true, || store.abort_copy(object, copy));
+                Ok(())
+            }
+        }
     }
 }

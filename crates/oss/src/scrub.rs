@@ -7,6 +7,9 @@
 //!
 //! Objects that changed shortly before a restart get their checksums in the next pass.
 //!
+//! A pass also looks for objects that were durable, and have no file. The MDT knows which of them
+//! are lost.
+//!
 //! The OST asks the MDT to repair what is damaged ([`crate::repair`]).
 
 use std::{
@@ -27,6 +30,9 @@ const INTERVAL: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_secs(300);
 /// Objects that are listed at a time. Each list reads the names of a whole directory.
 const LIST_MAX: usize = 8192;
+/// Objects whose files are looked for at a time, and the pause after them.
+const LOOKED_FOR: usize = 1024;
+const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
 /// The task. It ends with the OST.
 pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wake: Arc<Notify>) {
@@ -55,7 +61,7 @@ pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wake: Arc<Notify>) {
 impl Ost {
     /// Scrubs all objects.
     async fn scrub_all(&self) {
-        let complete = self.scrub_listed().await;
+        let complete = self.scrub_listed().await && self.look_for_lost().await;
         let Counts { objects, stored, damaged, failed, .. } = self.scrubber.end_pass(complete, self.rt.wall());
         let ended = if complete { "has ended" } else { "was stopped" };
         info!(
@@ -85,6 +91,23 @@ impl Ost {
                 let Some(done) = self.scrub(object, true).await else { return false };
                 self.scrubber.count(done);
             }
+        }
+    }
+
+    /// Looks for objects without a file, and asks the MDT about them. Returns whether the last one
+    /// was reached.
+    async fn look_for_lost(&self) -> bool {
+        let mut after = Fid::ZERO;
+        loop {
+            let Some(pass) = self.gate.enter() else { return false };
+            let last = self.perhaps_blocking(true, || self.store.suspect_lost(after, LOOKED_FOR));
+            drop(pass);
+            let Some(last) = last else { return true };
+            if self.scrubber.pace.stop.load(Relaxed) {
+                return false;
+            }
+            after = last;
+            self.rt.sleep(LOOK_PAUSE).await;
         }
     }
 

@@ -194,9 +194,14 @@ impl Scrubber {
     }
 }
 
-/// Returns the line of a damaged or repaired block.
+/// Returns the line of a block, or a lost object, that is damaged or was repaired.
 fn line(damaged: &Damaged) -> String {
     let Damaged { object, file, block } = damaged;
     let file = if file.is_zero() { "unknown".to_owned() } else { file.to_string() };
-    format!("- {{ object: \"{object}\", file: \"{file}\", offset: {}, bytes: {} }}\n", block.offset, block.len)
+    let place = if block.is_whole() {
+        "lost: true".to_owned()
+    } else {
+        format!("offset: {}, bytes: {}", block.offset, block.len)
+    };
+    format!("- {{ object: \"{object}\", file: \"{file}\", {place} }}\n")
 }

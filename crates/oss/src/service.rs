@@ -247,6 +247,10 @@ impl Ost {
                 Box::pin(self.repair(export, object, block, at, &bulk)).await?;
                 Reply::Ok
             }
+            Request::Recreate { object, step } => {
+                Box::pin(self.recreate(export, object, step, &bulk)).await?;
+                Reply::Ok
+            }
         };
         Ok(body.into())
     }

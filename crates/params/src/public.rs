@@ -154,7 +154,19 @@ const PUBLIC: &[(&[&str], &[&str])] = &[
         ],
     ),
     (&["osd-sheen"], &["brw_stats"]),
-    (&["mdd"], &["changelog_current_mask", "changelog_mask", "changelog_max_idle_indexes", "changelog_size"]),
+    (
+        &["mdd"],
+        &[
+            "changelog_current_mask",
+            "changelog_deniednext",
+            "changelog_gc",
+            "changelog_mask",
+            "changelog_max_idle_indexes",
+            "changelog_max_idle_time",
+            "changelog_min_gc_interval",
+            "changelog_size",
+        ],
+    ),
 ];
 
 /// Returns whether every user may read a parameter. `path`: its name, with `/` between components.

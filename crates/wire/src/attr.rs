@@ -16,12 +16,20 @@ pub struct Time {
 
 impl Time {
     /// Returns the time that many microseconds ago.
-    pub fn micros_ago(self, micros: u32) -> Time {
-        let (sec, nsec) = (i64::from(micros / 1_000_000), micros % 1_000_000 * 1000);
+    pub fn micros_ago(self, micros: u64) -> Time {
+        let (sec, nsec) = ((micros / 1_000_000) as i64, (micros % 1_000_000 * 1000) as u32);
         match self.nsec.checked_sub(nsec) {
             Some(nsec) => Time { sec: self.sec.saturating_sub(sec), nsec },
             None => Time { sec: self.sec.saturating_sub(sec + 1), nsec: self.nsec + 1_000_000_000 - nsec },
         }
+    }
+
+    /// Returns the microseconds since an earlier time ([`Time::micros_ago`]). `None`: `earlier` is
+    /// later, or the difference is not in whole microseconds.
+    pub fn whole_micros_since(self, earlier: Time) -> Option<u64> {
+        let nanos = |time: Time| i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
+        let since = u128::try_from(nanos(self) - nanos(earlier)).ok()?;
+        if since.is_multiple_of(1000) { u64::try_from(since / 1000).ok() } else { None }
     }
 }
 

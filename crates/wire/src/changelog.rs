@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Fid, Time,
     frame::{self, FrameError},
+    mds::flags::{ACCMODE, APPEND, CREAT, EXCL, EXEC, RDONLY, TRUNC, WRONLY},
 };
 
-/// Kind of a record. The values are Lustre's. Sheen records no `Rnmto`, `Open`, `Hsm`, `Migrt`,
-/// `Flrw`, `Resync`, `Gxatr` and `Nopen`.
+/// Kind of a record. The values are Lustre's. Sheen records no `Mark`, `Rnmto`, `Hsm` and `Migrt`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are those that Lustre prints")]
 #[repr(u8)]
@@ -65,6 +65,28 @@ impl Kind {
 /// Flag of [`Kind::Unlnk`] and [`Kind::Rmdir`]: the name was the last one of the file. Of
 /// [`Kind::Renme`]: the name that it replaced was the last one of its file.
 pub const LAST: u16 = 1;
+
+/// Lustre's flags of an open (`MDS_FMODE_READ` and so on), as far as [`Record::flags`] has them.
+/// Those for O_CREAT, O_EXCL, O_TRUNC and O_APPEND have Linux's values.
+mod open {
+    pub const READ: u32 = 1;
+    pub const WRITE: u32 = 2;
+    pub const EXEC: u32 = 4;
+    pub const CREATED: u32 = 0o10;
+}
+
+/// Returns [`Record::flags`] for an open with these [`crate::mds::flags`]. `is_created`: the open
+/// created the file.
+pub fn open_flags(flags: u32, is_created: bool) -> u16 {
+    let mode = match flags & ACCMODE {
+        RDONLY => open::READ,
+        WRONLY => open::WRITE,
+        _ => open::READ | open::WRITE,
+    };
+    let exec = if flags & EXEC != 0 { open::EXEC } else { 0 };
+    let created = if is_created { open::CREATED } else { 0 };
+    (mode | exec | created | flags & (CREAT | EXCL | TRUNC | APPEND)) as u16
+}
 
 /// A set of kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -133,7 +155,7 @@ pub struct Record {
     pub index: u64,
     /// Its type.
     pub kind: Kind,
-    /// [`LAST`], or 0.
+    /// [`LAST`], or 0. Of [`Kind::Open`], [`Kind::Nopen`] and [`Kind::Close`]: [`open_flags`].
     pub flags: u16,
     /// Time of the change.
     pub time: Time,
@@ -189,6 +211,26 @@ impl Record {
         let source = self.source.as_ref().map_or(0, |source| source.name.len());
         RECORD_BYTES + self.name.len() + self.nid.len() + self.job.len() + self.xattr.len() + source
     }
+
+    /// Returns Lustre's flags of the open (`cr_openflags`); 0 for other kinds of records.
+    pub fn opened_with(&self) -> u32 {
+        if matches!(self.kind, Kind::Open | Kind::Nopen) { u32::from(self.flags) } else { 0 }
+    }
+
+    /// Returns the access of the open as Lustre prints it, such as `r--`. `None`: the record is not
+    /// one of an open.
+    pub fn mode(&self) -> Option<&'static str> {
+        let flags = self.opened_with();
+        let reads = flags & open::READ != 0;
+        let writes = flags & (open::WRITE | TRUNC | APPEND) != 0;
+        match (reads, writes) {
+            _ if flags & open::EXEC != 0 => Some("--x"),
+            (true, true) => Some("rw-"),
+            (true, false) => Some("r--"),
+            (false, true) => Some("-w-"),
+            (false, false) => None,
+        }
+    }
 }
 
 /// Encodes records.
@@ -241,6 +283,38 @@ mod tests {
         assert_eq!(parse("-MARK").unwrap(), default.to_string());
         for wrong in ["", "  ", "+", "NOSUCH", "CREAT +NOSUCH", "é"] {
             assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn flags_of_opens_are_lustres() {
+        let record = |kind, flags| Record {
+            index: 1,
+            kind,
+            flags,
+            time: Time { sec: 0, nsec: 0 },
+            target: Fid::ZERO,
+            parent: Fid::ZERO,
+            name: Bytes::new(),
+            uid: 0,
+            gid: 0,
+            nid: Bytes::new(),
+            job: Bytes::new(),
+            xattr: Bytes::new(),
+            source: None,
+        };
+        for (flags, is_created, expected, mode) in [
+            (RDONLY, false, 0x1, "r--"),
+            (WRONLY | CREAT, true, 0x4a, "-w-"),
+            (crate::mds::flags::RDWR | CREAT | EXCL | APPEND, false, 0x4c3, "rw-"),
+            (RDONLY | TRUNC, false, 0x201, "rw-"),
+            (RDONLY | EXEC, false, 0x5, "--x"),
+            (WRONLY | crate::mds::flags::DIRECT, false, 0x2, "-w-"),
+        ] {
+            let flags = open_flags(flags, is_created);
+            assert_eq!((flags, record(Kind::Open, flags).mode()), (expected, Some(mode)));
+            assert_eq!(record(Kind::Nopen, flags).opened_with(), u32::from(expected));
+            assert_eq!((record(Kind::Close, flags).opened_with(), record(Kind::Close, flags).mode()), (0, None));
         }
     }
 

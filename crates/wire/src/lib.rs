@@ -4,7 +4,7 @@
 //!
 //! * [`fid`]: names of files and objects; [`seq`]: the MDT that assigned a name;
 //! * [`errno`]: error numbers (Linux's, whatever the host);
-//! * [`attr`]: attributes that `stat` shows, times, credentials;
+//! * [`attr`]: attributes that `stat` shows, times, credentials; [`utc`]: dates of times;
 //! * [`mds`], [`ost`], [`mgs`]: the three protocols, each a request and a reply enum;
 //! * [`ast`]: callbacks from a target to a client about its locks;
 //! * [`ldlm`]: locks, their conflicts and their handles;
@@ -53,6 +53,7 @@ pub mod quota;
 pub mod selftest;
 pub mod seq;
 pub mod subject;
+pub mod utc;
 
 pub use attr::{Attr, Cred, FileKind, STATE_DEGRADED, StatFs, Time};
 pub use bulk::Bulk;
@@ -64,3 +65,4 @@ pub use pool_name::PoolName;
 pub use project::Project;
 pub use protocol::{Mds, Mgs, Ost, Protocol, Replays, Selftest};
 pub use subject::Subject;
+pub use utc::Utc;

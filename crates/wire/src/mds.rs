@@ -4,6 +4,8 @@
 //! and open in one round trip. The MDT checks permissions itself from [`Cred`]. Times come from the
 //! MDT's clock.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -427,8 +429,9 @@ pub struct Closed {
     pub fid: Fid,
     /// The MDT's handle, or [`NO_HANDLE`]: the client had opened the file locally.
     pub handle: u64,
-    /// If it was read: microseconds since it was closed, for the access time.
-    pub read: Option<u32>,
+    /// If it was read: microseconds since it was closed, for the access time. They count until the
+    /// request arrives at the MDT ([`Request::delay`]).
+    pub read: Option<u64>,
 }
 
 /// A file's attributes and, for a regular file that has one, its layout in Lustre's binary form.
@@ -588,24 +591,44 @@ impl Request {
     }
 
     /// Changes an executed request into the one that the client replays. The MDT does the same
-    /// before it proves the change ([`Change::proof`]). Returns whether anything was changed.
+    /// before it proves the change ([`Change::proof`]). `time`: [`Change::time`]. Returns whether
+    /// anything was changed.
     ///
     /// * A create that made its file becomes exclusive. The name may refer to another file, if the
     ///   change that had removed that one is lost.
-    /// * A close retains the reads that the MDT accepted. Its handles do not exist any more.
-    pub fn prepare_replay(&mut self, reply: &Reply) -> bool {
+    /// * A close retains the reads that the MDT accepted, with the access times of the reply. Its
+    ///   own ages may be others than those that the MDT has executed, if it was sent twice. Its
+    ///   handles do not exist any more.
+    pub fn prepare_replay(&mut self, reply: &Reply, time: Time) -> bool {
         match (self, reply) {
             (Request::OpenCreate { flags, .. }, Reply::Opened { created: true, .. }) => *flags |= flags::EXCL,
             (Request::Close { files }, Reply::Attrs(attrs)) => {
                 let mut accepted = attrs.iter().peekable();
                 files.retain_mut(|closed| {
                     closed.handle = NO_HANDLE;
-                    closed.read.is_some() && accepted.next_if(|attr| attr.fid == closed.fid).is_some()
+                    if closed.read.is_some() {
+                        let attr = accepted.next_if(|attr| attr.fid == closed.fid);
+                        // Otherwise, another request has set the access time.
+                        closed.read = attr.and_then(|attr| time.whole_micros_since(attr.atime));
+                    }
+                    closed.read.is_some()
                 });
             }
             _ => return false,
         }
         true
+    }
+
+    /// Adds a wait at the client to a request that says how long ago something happened. Returns
+    /// false, and does nothing, if it says no such thing.
+    pub fn delay(&mut self, wait: Duration) -> bool {
+        let Request::Close { files } = self else { return false };
+        let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        let mut says = false;
+        for age in files.iter_mut().filter_map(|closed| closed.read.as_mut()) {
+            (says, *age) = (true, age.saturating_add(micros));
+        }
+        says
     }
 
     /// Returns the name for statistics, after Lustre's `md_stats` and `mdt.*.md_stats`.
@@ -737,16 +760,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn wait_of_a_close_counts_for_the_files_that_were_read() {
+        let closed = |oid, read| Closed { fid: Fid::new(7, oid), handle: NO_HANDLE, read };
+        let mut close = Request::Close { files: vec![closed(1, Some(10)), closed(2, None), closed(3, Some(0))] };
+        assert!(close.delay(Duration::from_secs(7200)));
+        let Request::Close { files } = &close else { panic!() };
+        let hours = 7_200_000_000;
+        assert_eq!(files[..], [closed(1, Some(hours + 10)), closed(2, None), closed(3, Some(hours))]);
+        assert!(!Request::close(Fid::new(7, 1), 5).delay(Duration::from_secs(1)), "nothing was read");
+        assert!(!Request::StatFs.delay(Duration::from_secs(1)));
+    }
+
+    #[test]
     fn replayed_close_has_the_reads_that_the_mdt_accepted() {
         let fid = |oid| Fid::new(7, oid);
         let closed = |oid, handle, read| Closed { fid: fid(oid), handle, read };
         let attr = |oid| Attr::new(fid(oid), FileKind::Regular, 0o644, Time::default());
-        let files = vec![closed(1, 5, Some(10)), closed(2, 6, None), closed(3, NO_HANDLE, Some(30))];
-        let mut close = Request::Close { files };
-        assert!(close.prepare_replay(&Reply::Attrs(vec![attr(3)])) && close.is_replayed());
+        let files = vec![
+            closed(1, 5, Some(10)),
+            closed(2, 6, None),
+            closed(3, NO_HANDLE, Some(20)),
+            closed(4, NO_HANDLE, Some(20)),
+        ];
+        let (mut close, time) = (Request::Close { files }, Time { sec: 0, nsec: 30_000 });
+        let set = Attr { atime: Time { sec: 0, nsec: 29_999 }, ..attr(4) };
+        assert!(close.prepare_replay(&Reply::Attrs(vec![attr(3), set]), time) && close.is_replayed());
         let Request::Close { files } = &close else { panic!("{close:?}") };
-        assert_eq!(*files, [closed(3, NO_HANDLE, Some(30))], "the first file is deleted");
+        assert_eq!(*files, [closed(3, NO_HANDLE, Some(30))], "the first is deleted, the last has another time");
         // Nothing was accepted, or the answer shows nothing.
-        assert!(close.prepare_replay(&Reply::Attrs(Vec::new())) && !close.is_replayed());
+        assert!(close.prepare_replay(&Reply::Attrs(Vec::new()), time) && !close.is_replayed());
     }
 }

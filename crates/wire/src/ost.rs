@@ -49,6 +49,16 @@ pub struct DamagedBlock {
     pub sum: u32,
 }
 
+impl DamagedBlock {
+    /// The whole object is lost: it was durable once, and its file is missing.
+    pub const WHOLE: DamagedBlock = DamagedBlock { offset: 0, len: 0, sum: 0 };
+
+    /// Whether the whole object is lost. Other blocks have at least one byte.
+    pub fn is_whole(&self) -> bool {
+        *self == DamagedBlock::WHOLE
+    }
+}
+
 /// Damage of an object, which the MDT is to repair from another mirror of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Damaged {
@@ -56,8 +66,43 @@ pub struct Damaged {
     pub object: Fid,
     /// Its file, as far as the OST knows. [`Fid::ZERO`]: unknown.
     pub file: Fid,
-    /// The block.
+    /// The block, or [`DamagedBlock::WHOLE`].
     pub block: DamagedBlock,
+}
+
+/// A step in which the MDT makes a lost object again ([`Request::Recreate`]). `copy`: a number that
+/// the MDT has drawn for this copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Recreate {
+    /// The layout of a file has the object. The OST lists it as lost.
+    Confirm,
+    /// Begins a copy of `size` bytes, all of them zeros. Discards the former copy of any object.
+    /// Does nothing if this copy has begun.
+    Begin {
+        /// Its number.
+        copy: u64,
+        /// Size of the object in bytes.
+        size: u64,
+    },
+    /// Writes the request's bulk to offset `at` of the copy. EINVAL: it ends before.
+    Write {
+        /// Its number.
+        copy: u64,
+        /// Offset in bytes.
+        at: u64,
+    },
+    /// The copy is complete, and becomes the object. Answered when it is durable.
+    End {
+        /// Its number.
+        copy: u64,
+        /// Time of the object's last change.
+        mtime: Time,
+    },
+    /// Discards the copy.
+    Abort {
+        /// Its number.
+        copy: u64,
+    },
 }
 
 /// File and owner of an object.
@@ -279,6 +324,10 @@ pub enum Request {
     /// or is intact before its first bytes are written. EUCLEAN: the bytes do not have the
     /// checksum. EAGAIN: too many writes wait for locks.
     Repair { object: Fid, block: DamagedBlock, at: u64 },
+    /// From the MDT: a step in which a lost object is made again from another mirror. It is lost
+    /// until the last step. ESTALE: it is not lost, or the OST does not know the copy. ENOSPC: the
+    /// remaining space is granted to clients. MOVED: the object is sealed.
+    Recreate { object: Fid, step: Recreate },
 }
 
 /// Space that an OST grants to a client (Lustre's grants), in bytes. Flushing the client's dirty
@@ -307,7 +356,7 @@ pub struct ObjectAttr {
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
     /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link`, `Recovered`, `Evict`, `Present`,
-    /// `SetOwners` and `Repair`: done.
+    /// `SetOwners`, `Repair` and `Recreate`: done.
     Ok,
     /// To `Read`: number of bytes of each part in the bulk, at most the requested ones.
     Read(Vec<u32>),
@@ -366,7 +415,7 @@ pub enum Reply {
         unowned: Vec<(Fid, Fid)>,
         /// Ids that need more space.
         wants: Vec<QuotaWant>,
-        /// Damaged blocks: at most [`DAMAGED_MAX`].
+        /// Damaged blocks and lost objects: at most [`DAMAGED_MAX`].
         damaged: Vec<Damaged>,
     },
     /// To `QuotaAllow`, in the order of the request: bytes that the ids use, with those that writes
@@ -437,6 +486,7 @@ impl Request {
             QuotaAllow { .. } => "quota_allow",
             QuotaUse { .. } => "quota_use",
             Repair { .. } => "repair",
+            Recreate { .. } => "recreate",
         }
     }
 
@@ -477,7 +527,8 @@ impl Request {
             | QuotaWait
             | QuotaAllow { .. }
             | QuotaUse { .. }
-            | Repair { .. } => {}
+            | Repair { .. }
+            | Recreate { .. } => {}
         }
     }
 
@@ -498,6 +549,7 @@ impl Request {
                 | QuotaAllow { .. }
                 | QuotaUse { .. }
                 | Repair { .. }
+                | Recreate { .. }
         )
     }
 }

@@ -1,6 +1,6 @@
 //! Common properties of the protocols, so that `rpc` carries any of them.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -45,6 +45,12 @@ pub trait Protocol: Send + Sync + 'static {
     /// Returns what the request is about, for the record of a denied one.
     fn subject(_: &Self::Request) -> Subject {
         Subject::default()
+    }
+
+    /// Adds a wait at the client to a request that says how long ago something happened. Returns
+    /// false, and does nothing, if it says no such thing: the default.
+    fn delay(_: &mut Self::Request, _wait: Duration) -> bool {
+        false
     }
 }
 
@@ -95,6 +101,10 @@ impl Protocol for Mds {
 
     fn subject(call: &mds::Call) -> Subject {
         call.request.subject()
+    }
+
+    fn delay(call: &mut mds::Call, wait: Duration) -> bool {
+        call.request.delay(wait)
     }
 }
 

@@ -75,7 +75,7 @@ impl ost::Request {
             | Unseal { objects, .. }
             | Follow { objects } => objects.first().copied(),
             DestroyRange { seq, first, .. } => Some(Fid::new(*seq, *first)),
-            Repair { object, .. } => Some(*object),
+            Repair { object, .. } | Recreate { object, .. } => Some(*object),
             Seal { objects, .. } => objects.first().map(|(object, _)| *object),
             Link { objects, .. } => objects.first().map(|(object, _)| *object),
             _ => {

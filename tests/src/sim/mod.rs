@@ -21,6 +21,7 @@
 //! * [`crashes`]: crashes of servers under load; [`ost_crash`]: of an OSS, with dirty data.
 //! * [`lost_client`]: recoveries that go on without one client; [`lost_load`]: the same under load;
 //!   [`client_death`]: clients that die around the crash of a server.
+//! * [`late_close`]: access times of closes that wait for the MDT.
 //! * [`outage`]: mirrors while an OST is down; [`user_outage`]: a user's mount while a server is.
 //! * [`scenario`]: the scenarios that the tests run, and their seeds.
 
@@ -34,6 +35,7 @@ pub mod crashes;
 pub mod draw;
 pub mod durability;
 pub mod faults;
+pub mod late_close;
 pub mod lost_client;
 pub mod lost_load;
 pub mod model;

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use serde_json::Value;
-use sheen_tests::{Fs, Mount, can_mount, is_root, new_dir, run_command, sh, sheen, wait::eventually_some};
+use sheen_tests::{Fs, Mount, new_dir, run_command, sh, sheen, wait::eventually_some};
 
 /// A user of this machine who is not root.
 const USER: &str = "nobody";
@@ -19,10 +19,7 @@ fn event(trail: &Path, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
 
 #[test]
 fn audit_trail_has_refused_connections_and_denied_operations() {
-    if !can_mount() || !is_root() {
-        return println!("skipped: needs /dev/fuse, and root to have files of several users");
-    }
-    let fs = Fs::up(2);
+    let Some(fs) = Fs::up_as_root_or_skip(2) else { return };
     fs.stop().ok();
     let trail = fs.base.join("audit");
     fs.start(&["--audit", trail.to_str().expect("UTF-8")]).ok();

@@ -59,3 +59,22 @@ fn mask_selects_the_types_of_records() {
         sh("lctl --device sheen-MDT0000 changelog_deregister -u audit").ok();
     });
 }
+
+#[test]
+fn opens_and_closes_are_recorded_if_the_mask_has_them() {
+    Sandbox::enter("changelog-opens", |s| {
+        s.up("sheen", "/mnt/here");
+        let sh = |script: &str| -> Ran { s.sh(Path::new("/mnt/here"), script) };
+        sh("lctl --device sheen-MDT0000 changelog_register -m 'CREAT OPEN CLOSE'").ok();
+        sh("echo x > f; cat f").ok();
+        // Of the file alone: `sync` opens the directory. Programs close files in the background.
+        let of_file = "$2 == \"01CREAT\" { t = $6; next } \
+                       t != \"\" && $6 == t { match($0, / m=[rwx-]+/); print $2 substr($0, RSTART, RLENGTH) }";
+        let wait = format!(
+            "export LC_ALL=C; \
+             show() {{ sync .; lfs changelog sheen-MDT0000 | awk '{of_file}' | sort; }}; \
+             until [ \"$(show | wc -l)\" -ge 4 ]; do sleep 0.1; done; show"
+        );
+        assert_eq!(sh(&wait).ok(), "10OPEN m=-w-\n10OPEN m=r--\n11CLOSE\n11CLOSE\n");
+    });
+}

@@ -7,10 +7,10 @@
 //! old state before A changes it.
 
 use sheen_tests::{
-    Mount, can_mount,
+    Mount,
     cluster::Cluster,
-    mounts::{LIMIT, Two, TwoMounts, Watch},
-    sheen,
+    mounts::{LIMIT, Two, Watch},
+    sheen, two_mounts,
 };
 
 macro_rules! statements {
@@ -53,20 +53,14 @@ statements! {
 }
 
 fn on_two_mounts(name: &str, statement: fn(&Two)) {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let two = TwoMounts::up(LIMIT);
+    let two = two_mounts!(LIMIT);
     statement(&two.dir(name));
     statement(&two.dir(&format!("{name}-swapped")).swapped());
 }
 
 #[test]
 fn all_statements_hold_with_servers_in_separate_processes() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let cluster = Cluster::start();
+    let Some(cluster) = Cluster::start_or_skip() else { return };
     let (first, second) = (cluster.mount(), cluster.mount_as("mnt2"));
     let stripe = |m: &Mount| {
         let mut command = std::process::Command::new(sheen());

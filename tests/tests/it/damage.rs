@@ -4,7 +4,7 @@
 use std::{fs, os::unix::fs::FileExt, path::Path, process::ExitStatus};
 
 use sheen_tests::{
-    Fs, can_mount,
+    Fs,
     cluster::{Cluster, bash},
     noise, run, sheen,
     wait::{eventually, eventually_some},
@@ -41,10 +41,7 @@ fn listing(dir: &Path) -> Vec<(String, u64)> {
 
 #[test]
 fn sheen_up_refuses_a_lost_or_damaged_store_and_serves_the_restored_one() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(2);
+    let Some(up) = Fs::up_or_skip(2) else { return };
     fs::write(up.path("old"), "old").unwrap();
     up.stop().ok();
     let store = up.dir().join("mdt0/store.redb");
@@ -74,10 +71,7 @@ fn sheen_up_refuses_a_lost_or_damaged_store_and_serves_the_restored_one() {
 
 #[test]
 fn an_mds_refuses_a_directory_without_its_store_and_clients_find_the_restored_one() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mount = cluster.mount();
     bash(&mount.mnt, "echo old > old && sync .").ok();
     let at = cluster.children.iter().position(|(kind, _)| *kind == "mds").unwrap();
@@ -101,10 +95,7 @@ fn an_mds_refuses_a_directory_without_its_store_and_clients_find_the_restored_on
 
 #[test]
 fn an_oss_refuses_an_empty_directory_of_an_ost_and_serves_the_restored_one() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mount = cluster.mount();
     let setstripe = format!("{} lfs setstripe -c 2 old", sheen().display());
     bash(&mount.mnt, &format!("{setstripe} && seq 1000000 > old && sync .")).ok();
@@ -155,10 +146,7 @@ fn damage_objects(ost: &Path, offset: u64) {
 
 #[test]
 fn reads_of_damaged_bytes_fail_or_use_another_mirror() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(2);
+    let Some(up) = Fs::up_or_skip(2) else { return };
     let data = noise(1, 300_000);
     up.lfs("setstripe -c 1 -i 0 plain").ok();
     up.lfs("mirror create -N -c 1 -i 0 -N -c 1 -i 1 mirrored").ok();
@@ -192,10 +180,7 @@ fn reads_of_damaged_bytes_fail_or_use_another_mirror() {
 
 #[test]
 fn damaged_mirrors_are_repaired_from_each_other() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(4);
+    let Some(up) = Fs::up_or_skip(4) else { return };
     let data = noise(1, 2_000_000);
     // Of two stripes, of components, and of one stripe.
     up.lfs("mirror create -N -c 2 -S 64k -o 0,1 -N -E 1M -c 1 -o 2 -E -1 -c 2 -S 128k -o 2,3 -N -c 1 -o 3 file").ok();
@@ -241,10 +226,7 @@ fn damaged_mirrors_are_repaired_from_each_other() {
 
 #[test]
 fn reads_of_lost_objects_fail_or_use_another_mirror() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(2);
+    let Some(up) = Fs::up_or_skip(2) else { return };
     let data = noise(1, 300_000);
     up.lfs("setstripe -c 1 -i 0 plain").ok();
     up.lfs("setstripe -c 2 -S 64k sparse").ok();
@@ -267,4 +249,60 @@ fn reads_of_lost_objects_fail_or_use_another_mirror() {
     assert!(fs::read(up.path("mirrored")).unwrap() == data, "from the other mirror");
     assert_eq!(fs::read(up.path("sparse")).unwrap().len(), 65_536);
     up.sh("rm plain mirrored && seq 3 > plain && grep -c 2 plain").ok();
+}
+
+#[test]
+fn lost_objects_of_mirrors_are_made_again() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let up = Fs::up(3);
+    let data = noise(1, 9_000_000);
+    up.lfs("setstripe -c 1 -i 0 plain").ok();
+    up.lfs("mirror create -N -c 1 -o 0 -N -c 1 -o 1 file").ok();
+    up.lfs("mirror create -N -c 2 -S 64k -o 0,2 -N -E 1M -c 1 -o 1 -E -1 -c 2 -S 128k -o 1,2 striped").ok();
+    up.lfs("mirror create -N -c 1 -o 0 -N -c 1 -o 1 stale").ok();
+    let mirrored = ["file", "striped"];
+    for name in ["plain", "file", "striped", "stale"] {
+        fs::write(up.path(name), &data).unwrap();
+    }
+    for name in mirrored {
+        up.lfs(&format!("mirror resync {name}")).ok();
+    }
+    up.sh("sync -f .").ok();
+    let modified = |name: &str| fs::metadata(up.path(name)).unwrap().modified().unwrap();
+    let times = mirrored.map(modified);
+    up.stop().ok();
+    let large: Vec<_> = listing(&up.dir().join("ost0/O")).into_iter().filter(|(_, len)| *len > 0).collect();
+    large.iter().for_each(|(path, _)| fs::remove_file(path).unwrap());
+    up.start(&[]).ok();
+    // Each scrub lets the MDT be asked again, should an OST not be connected yet.
+    let found =
+        eventually_some("mirrors are repaired", || Some(scrub(0)).filter(|text| text.contains("repaired: 2\n")));
+    let (repaired, _) = found.split_once("damaged_now: ").unwrap();
+    let line = |name: &str| format!("file: \"{}\", lost: true", up.lfs(&format!("path2fid {name}")).ok().trim());
+    assert!(mirrored.iter().all(|name| repaired.contains(&line(name))), "{found}");
+    assert_eq!(mirrored.map(modified), times);
+    for name in mirrored {
+        up.lfs(&format!("mirror verify {name}")).ok();
+        assert!(fs::read(up.path(name)).unwrap() == data, "{name}");
+    }
+    // No other mirror has the bytes of these objects.
+    let left = eventually_some("the others are listed", || Some(scrub(0)).filter(|t| t.contains("damaged_now: 2\n")));
+    let (_, left) = left.split_once("damaged_now: ").unwrap();
+    assert!(["plain", "stale"].iter().all(|name| left.contains(&line(name))), "{left}");
+    assert_eq!(fs::read(up.path("plain")).unwrap_err().raw_os_error(), Some(5));
+    // The copies are durable, and can be written.
+    up.stop().ok();
+    for (path, len) in large.iter().filter(|(path, _)| Path::new(path).exists()) {
+        assert_eq!(fs::metadata(path).unwrap().len(), *len);
+    }
+    up.start(&[]).ok();
+    assert_eq!(mirrored.map(modified), times);
+    for name in mirrored {
+        up.lfs(&format!("mirror verify {name}")).ok();
+        fs::write(up.path(name), "new").unwrap();
+        up.lfs(&format!("mirror resync {name}")).ok();
+        assert_eq!(fs::read(up.path(name)).unwrap(), b"new");
+    }
 }

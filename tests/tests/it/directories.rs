@@ -10,7 +10,7 @@ use std::{
 };
 
 use sheen_tests::{
-    Fs, Guarded, can_mount,
+    Fs, Guarded,
     cluster::Cluster,
     detach, is_mounted, is_root,
     mounts::get_param,
@@ -169,10 +169,7 @@ fn second_mdt_is_refused_before_it_is_ready() {
 
 #[test]
 fn up_refuses_a_missing_ost_unless_it_is_inactive() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let system = Fs::up(2);
+    let Some(system) = Fs::up_or_skip(2) else { return };
     for (name, ost) in [("here", 0), ("there", 1)] {
         system.lfs(&format!("setstripe -c 1 -i {ost} {name}")).ok();
         fs::write(system.path(name), name).unwrap();
@@ -224,10 +221,7 @@ fn status_and_down_fail_where_there_is_no_file_system() {
 
 #[test]
 fn a_file_system_ends_when_its_directory_is_removed() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let system = Fs::up(2);
+    let Some(system) = Fs::up_or_skip(2) else { return };
     fs::write(system.path("f"), "bytes").unwrap();
     let dir = system.dir();
     remove(&dir);
@@ -253,10 +247,7 @@ fn a_server_ends_when_its_directory_is_removed() {
 
 #[test]
 fn free_space_of_a_target_ignores_mounts_over_its_directory() {
-    if !can_mount() || !is_root() {
-        return println!("skipped: needs root and /dev/fuse");
-    }
-    let system = Fs::up(1);
+    let Some(system) = Fs::up_as_root_or_skip(1) else { return };
     let totals = || get_param("*.sheen-*.kbytestotal");
     let before = totals();
     assert!(before.contains("mdt.sheen-MDT0000.") && before.contains("obdfilter.sheen-OST0000."), "{before}");

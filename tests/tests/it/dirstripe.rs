@@ -5,17 +5,8 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use rustix::fs::XattrFlags;
 use sheen_layout::lmv::{HashType, LmvMds, LmvUser, MDS_BYTES, MDS_STRIPE_BYTES};
-use sheen_tests::{Fs, can_mount, is_root, mounts::as_nobody, run_command, sh};
+use sheen_tests::{Fs, is_root, mounts::as_nobody, run_command, sh};
 use sheen_wire::Fid;
-
-macro_rules! fs1 {
-    () => {
-        match can_mount().then(|| Fs::up(1)) {
-            Some(fs) => fs,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
 
 /// Returns what `lfs getdirstripe` prints, with the directory's own FID replaced by `OWN`.
 fn shown(fs: &Fs, dir: &str) -> String {
@@ -41,7 +32,7 @@ fn get(fs: &Fs, dir: &str, name: &str) -> Option<Vec<u8>> {
 
 #[test]
 fn mkdir_makes_directories_like_lustre_with_one_mdt() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     for (i, (options, want)) in [
         ("", PLAIN.to_owned()),
         ("-c 1", PLAIN.to_owned()),
@@ -76,7 +67,7 @@ fn mkdir_makes_directories_like_lustre_with_one_mdt() {
 
 #[test]
 fn refused_mkdir_and_setdirstripe_change_nothing() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     fs.lfs("mkdir d").ok();
     for (line, code, err) in [
         (
@@ -119,7 +110,7 @@ lfs setdirstripe: cannot create dir '/proc/e': No such device\n",
 
 #[test]
 fn striped_directory_behaves_like_a_plain_one() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     fs.lfs("mkdir -C 5 -H crush d").ok();
     fs.sh("cd d && for i in $(seq 200); do echo $i > f$i; done && mkdir s && mv f1 s/f1 && ln f2 s/f2").ok();
     assert_eq!(fs.sh("ls d | wc -l; cat d/s/f1 d/s/f2 d/f200; find d -type f | wc -l").ok(), "200\n1\n2\n200\n201\n");
@@ -135,7 +126,7 @@ fn striped_directory_behaves_like_a_plain_one() {
 
 #[test]
 fn default_dirstripes_are_inherited_and_survive_a_restart() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     fs.sh("mkdir md1").ok();
     assert_eq!(
         fs.lfs("getdirstripe -D . md1").ok(),
@@ -174,7 +165,7 @@ lmv_stripe_count: 1 lmv_stripe_offset: -1 lmv_hash_type: none lmv_max_inherit: -
 
 #[test]
 fn lmv_xattrs_have_lustres_byte_format() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     if !is_root() {
         return println!("skipped: trusted attributes are root's");
     }
@@ -208,7 +199,7 @@ fn lmv_xattrs_have_lustres_byte_format() {
 
 #[test]
 fn users_stripe_only_their_own_directories() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     if !is_root() {
         return println!("skipped: needs root to become another user");
     }

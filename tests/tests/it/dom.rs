@@ -179,10 +179,7 @@ fn files(dir: &Path, n: u64) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn dom_files_survive_a_restart() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let fs = Fs::up(4);
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs(&format!("setstripe {SMALL_ON_MDT} .")).ok();
     let made = files(&fs.mnt, 20);
     fs.stop().ok();

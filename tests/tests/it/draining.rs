@@ -14,7 +14,7 @@ use std::{
 
 use rustix::io::Errno;
 use sheen_tests::{
-    Ran, can_mount,
+    Ran,
     cluster::{Cluster, bash},
     mounts::{LIMIT, TwoMounts, Watch},
     noise,
@@ -226,10 +226,7 @@ fn degraded_ost_gets_no_new_objects_and_is_marked_in_df() {
 /// cached.
 #[test]
 fn find_by_ost_does_not_wait_for_a_disconnected_ost() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let (mount, cold) = (cluster.mount(), cluster.mount_as("cold"));
     let _watch = Watch::over(&[&mount.mnt, &cold.mnt], LIMIT);
     fs::create_dir(mount.path("d")).unwrap();

@@ -18,22 +18,9 @@ use sheen_tests::{
     wait::eventually,
 };
 
-fn fs4() -> Option<Fs> {
-    can_mount().then(|| Fs::up(4))
-}
-
-macro_rules! fs4 {
-    () => {
-        match fs4() {
-            Some(fs) => fs,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
-
 #[test]
 fn open_flags_have_their_posix_meaning() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let p = fs.path("a");
     let mut new = OpenOptions::new();
     new.write(true).create_new(true);
@@ -60,7 +47,7 @@ fn open_flags_have_their_posix_meaning() {
 
 #[test]
 fn tmpfile_gets_a_name_by_linkat() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let fd = rustix::fs::open(&fs.mnt, OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o600)).unwrap();
     rustix::io::write(&fd, b"content").unwrap();
     assert_eq!(rustix::fs::fstat(&fd).unwrap().st_nlink, 0);
@@ -73,7 +60,7 @@ fn tmpfile_gets_a_name_by_linkat() {
 
 #[test]
 fn direct_io_reads_what_it_wrote() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let len = 3 << 20;
     let data = noise(1, len);
     let mut buffer = vec![0u8; len + 4096];
@@ -107,7 +94,7 @@ fn direct(path: &Path) -> File {
 
 #[test]
 fn large_reads_show_holes_as_zeros_and_end_where_the_file_does() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     for (name, stripes) in [("one", "-c 1"), ("four", "-c 4 -S 64K")] {
         let path = fs.path(name);
         fs.lfs(&format!("setstripe {stripes} {}", path.display())).ok();
@@ -131,7 +118,7 @@ fn large_reads_show_holes_as_zeros_and_end_where_the_file_does() {
 
 #[test]
 fn reads_during_truncate_return_no_foreign_bytes() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     // `several` has several objects, of which the truncate changes one.
     fs.lfs("setstripe -E 64K -L mdt -E -1 -c 1 several").ok();
     for name in ["one", "several"] {
@@ -175,7 +162,7 @@ fn cut_while_read(fs: &Fs, name: &str) {
 
 #[test]
 fn open_file_survives_unlink_and_a_rename_over_it() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let p = fs.path("unlinked");
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&p).unwrap();
     file.write_all(&noise(2, 5 << 20)).unwrap();
@@ -200,7 +187,7 @@ fn open_file_survives_unlink_and_a_rename_over_it() {
 
 #[test]
 fn rename_obeys_its_flags_and_returns_posix_errors() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let at = |n: &str| fs.path(n);
     let rename = |a: &str, b: &str, f| rustix::fs::renameat_with(rustix::fs::CWD, at(a), rustix::fs::CWD, at(b), f);
     fs::write(at("a"), "a").unwrap();
@@ -224,7 +211,7 @@ fn rename_obeys_its_flags_and_returns_posix_errors() {
 
 #[test]
 fn a_rename_leaves_a_whiteout() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let other = fs.second_mount();
     let (a, b) = (fs.path("a"), fs.path("b"));
     let rename = |flags| rustix::fs::renameat_with(rustix::fs::CWD, &a, rustix::fs::CWD, &b, flags);
@@ -251,10 +238,7 @@ fn a_rename_leaves_a_whiteout() {
 
 #[test]
 fn overlayfs_takes_a_mount_as_its_upper_layer() {
-    if !(can_mount() && is_root()) {
-        return println!("skipped: needs root");
-    }
-    let fs = Fs::up(2);
+    let Some(fs) = Fs::up_as_root_or_skip(2) else { return };
     let beside = |name: &str| fs.dir().parent().unwrap().join(name).display().to_string();
     let (low, merged) = (beside("low"), beside("merged"));
     sh(&format!("mkdir -p {low}/d {merged} && cd {low} && echo low | tee f old moved d/f")).ok();
@@ -280,7 +264,7 @@ fn overlayfs_takes_a_mount_as_its_upper_layer() {
 
 #[test]
 fn hard_links_are_counted_and_special_files_keep_their_kind() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let a = fs.path("a");
     fs::write(&a, "x").unwrap();
     let before = fs::metadata(&a).unwrap();
@@ -302,7 +286,7 @@ fn hard_links_are_counted_and_special_files_keep_their_kind() {
 
 #[test]
 fn readdir_is_stable_while_entries_come_and_go() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let dir = fs.path("big");
     fs::create_dir(&dir).unwrap();
     let n = 20_000;
@@ -331,7 +315,7 @@ fn readdir_is_stable_while_entries_come_and_go() {
 
 #[test]
 fn operations_update_the_posix_times_with_nanoseconds() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.sh("touch -d '2001-02-03 04:05:06.123456789' f && [ \"$(stat -c %y f | cut -c1-29)\" = '2001-02-03 04:05:06.123456789' ]").ok();
     let times = |p: &Path| {
         let m = fs::metadata(p).unwrap();
@@ -368,7 +352,7 @@ fn operations_update_the_posix_times_with_nanoseconds() {
 
 #[test]
 fn xattrs_and_acls_are_stored_and_enforced() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let p = fs.path("f");
     File::create(&p).unwrap();
     let get = |name: &str| {
@@ -397,7 +381,7 @@ fn xattrs_and_acls_are_stored_and_enforced() {
 
 #[test]
 fn truncate_seek_and_fallocate_handle_sparse_files() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -c 4 -S 64K f").ok();
     let file = OpenOptions::new().read(true).write(true).open(fs.path("f")).unwrap();
     file.write_all_at(b"x", 1 << 20).unwrap();
@@ -431,7 +415,7 @@ fn truncate_seek_and_fallocate_handle_sparse_files() {
 
 #[test]
 fn copy_file_range_and_mmap_transfer_the_data() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let data = noise(5, (3 << 20) + 123);
     fs::write(fs.path("a"), &data).unwrap();
     let (from, to) = (File::open(fs.path("a")).unwrap(), File::create(fs.path("b")).unwrap());
@@ -457,7 +441,7 @@ print('ok')";
 
 #[test]
 fn exceeding_name_and_size_limits_returns_the_right_errno() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     File::create(fs.path(&"n".repeat(255))).unwrap();
     let create = |p: &Path| rustix::fs::open(p, OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).map(drop);
     assert_eq!(create(&fs.path(&"n".repeat(256))), Err(Errno::NAMETOOLONG));
@@ -478,7 +462,7 @@ fn exceeding_name_and_size_limits_returns_the_right_errno() {
 
 #[test]
 fn mkdir_honours_umask_and_setgid_and_rmdir_refuses_nonempty() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs::DirBuilder::new().mode(0o2775).create(fs.path("d")).unwrap();
     if is_root() {
         fs.sh("chgrp daemon d && chmod g+s d && mkdir d/e && touch d/f && [ \"$(stat -c %G d/f)\" = daemon ] && [ \"$(stat -c %a d/e | cut -c1)\" = 2 ]").ok();
@@ -490,7 +474,7 @@ fn mkdir_honours_umask_and_setgid_and_rmdir_refuses_nonempty() {
 
 #[test]
 fn unprivileged_users_are_refused_what_permissions_deny() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     if !is_root() {
         return println!("skipped: needs root to become another user");
     }
@@ -543,7 +527,7 @@ fn change(how: &str, file: &File) {
 
 #[test]
 fn fallocate_and_copy_clear_the_set_user_id_bits() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     if !is_root() {
         return println!("skipped: needs root to become another user");
     }
@@ -567,7 +551,7 @@ fn fallocate_and_copy_clear_the_set_user_id_bits() {
 
 #[test]
 fn appends_of_two_descriptors_land_at_the_end() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let open = || OpenOptions::new().append(true).create(true).open(fs.path("log")).unwrap();
     let (mut a, mut b) = (open(), open());
     for _ in 0..50 {
@@ -605,7 +589,7 @@ fn check_freed_space(fs: &Fs) {
 
 #[test]
 fn a_read_only_mount_refuses_changes() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.sh("echo x > f && mkdir d").ok();
     let at = fs.dir().parent().unwrap().join("ro");
     fs::create_dir_all(&at).unwrap();

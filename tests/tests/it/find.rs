@@ -10,21 +10,12 @@ use std::{
 };
 
 use sheen_tests::{
-    Fs, Ran, can_mount, is_root,
+    Fs, Ran, is_root,
     mounts::{as_nobody, get_param},
     progress::{Race, at_least},
     run_command, sheen,
     wait::eventually,
 };
-
-macro_rules! fs4 {
-    () => {
-        match can_mount().then(|| Fs::up(4)) {
-            Some(fs) => fs,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
 
 /// Runs a shell script in a directory. In it, `lfs` is Sheen's.
 fn sh(at: &Path, script: &str) -> Ran {
@@ -83,7 +74,7 @@ fn lfs_find_agrees_with_find_on_shared_tests() {
     if !is_root() {
         return println!("skipped: needs root to change owners");
     }
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fill(&fs.mnt);
     for (lfs, find) in [
         ("", ""),
@@ -130,7 +121,7 @@ fn lfs_find_agrees_with_find_on_shared_tests() {
 
 #[test]
 fn lfs_find_selects_files_by_layout() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -c 2 -i 1 -S 1M two").ok();
     fs.lfs("setstripe -C 8 over").ok();
     fs.lfs("setstripe -c 4 -S 4M four").ok();
@@ -187,7 +178,7 @@ fn lfs_find_selects_files_by_layout() {
 
 #[test]
 fn lfs_find_sees_changes_of_the_other_mount() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let second = fs.second_mount();
     fs::create_dir(fs.path("d")).unwrap();
     for i in 0..200 {
@@ -212,7 +203,7 @@ fn lfs_find_sees_changes_of_the_other_mount() {
 
 #[test]
 fn lfs_find_threads_find_the_same_files_and_one_thread_keeps_the_order() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs::create_dir(fs.path("wide")).unwrap();
     for i in 0..2500 {
         File::create(fs.path(&format!("wide/{i:04}"))).unwrap();
@@ -235,7 +226,7 @@ fn lfs_find_threads_find_the_same_files_and_one_thread_keeps_the_order() {
 
 #[test]
 fn lfs_find_reports_failures_and_finds_the_rest() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fill(&fs.mnt);
     let missing = sh(&fs.mnt, "lfs find nosuch d0 -name f0");
     assert_eq!((missing.code, missing.out.as_str()), (2, "d0/e0/f0\n"));
@@ -259,7 +250,7 @@ fn lfs_find_reports_failures_and_finds_the_rest() {
 
 #[test]
 fn lfs_find_ignores_files_deleted_meanwhile() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fill(&fs.mnt);
     let race = Race::new([at_least(1)]);
     thread::scope(|scope| {
@@ -304,10 +295,7 @@ fn asked(fsname: &str) -> (u64, u64) {
 fn lfs_find_requests_many_files_at_once() {
     // A process outside this test may serve a file system of the usual name.
     let fsname = format!("f{:x}", std::process::id());
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let fs = Fs::up_in(Path::new("/dev/shm"), 4, &["--fsname", &fsname]);
+    let Some(fs) = Fs::up_with_or_skip(4, &["--fsname", &fsname]) else { return };
     for dir in ["one", "two"] {
         fs::create_dir(fs.path(dir)).unwrap();
         fs.lfs(&format!("setstripe -c {} {dir}", if dir == "one" { 1 } else { 2 })).ok();
@@ -334,7 +322,7 @@ fn lfs_find_requests_many_files_at_once() {
 #[test]
 fn lfs_find_counts_dirty_data_in_sizes() {
     use std::io::Write;
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let second = fs.second_mount();
     let mut open = File::create(fs.path("growing")).unwrap();
     for at in [&fs.mnt, &second.mnt] {
@@ -352,7 +340,7 @@ fn lfs_find_counts_dirty_data_in_sizes() {
 
 #[test]
 fn lfs_find_reads_layouts_longer_than_a_page() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -C 2000 wide").ok();
     fs.lfs("setstripe -c 1 narrow").ok();
     File::options().write(true).open(fs.path("wide")).unwrap().set_len(3 << 40).unwrap();
@@ -366,7 +354,7 @@ fn lfs_find_shows_no_files_of_unsearchable_directories() {
     if !is_root() {
         return println!("skipped: only root becomes another user");
     }
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs::set_permissions(&fs.mnt, fs::Permissions::from_mode(0o755)).unwrap();
     for (name, mode) in [("open", 0o755), ("listed", 0o744), ("searched", 0o711)] {
         fs::create_dir(fs.path(name)).unwrap();

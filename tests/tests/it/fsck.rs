@@ -25,10 +25,7 @@ fn object(ost: &Path) -> PathBuf {
 
 #[test]
 fn fsck_makes_a_file_of_an_object_without_one() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(1);
+    let Some(up) = Fs::up_or_skip(1) else { return };
     fs::write(up.path("file"), "data").unwrap();
     let dir = up.dir().to_string_lossy().into_owned();
     let refused = fsck(&["--dir", &dir]);
@@ -60,10 +57,7 @@ fn fsck_makes_a_file_of_an_object_without_one() {
 
 #[test]
 fn mdt_restored_from_an_older_backup_gets_the_objects_of_later_files() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(1);
+    let Some(up) = Fs::up_or_skip(1) else { return };
     fs::write(up.path("before"), "before").unwrap();
     up.stop().ok();
     let (mdt, backup) = (up.dir().join("mdt0"), up.dir().with_file_name("backup"));
@@ -119,10 +113,7 @@ fn salvage_makes_a_new_store_of_what_is_readable() {
 
 #[test]
 fn lfsck_makes_a_file_of_an_orphan_object_on_a_running_file_system() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(1);
+    let Some(up) = Fs::up_or_skip(1) else { return };
     let lctl = |line: &str| run(sheen(), std::iter::once("lctl").chain(line.split(' '))).ok();
     let check = |options: &str| {
         lctl(format!("lfsck_start -M sheen-MDT0000 {options}").trim());

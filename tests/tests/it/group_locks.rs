@@ -17,7 +17,7 @@ use rustix::{
     ioctl::{Setter, Updater, ioctl},
 };
 use sheen_tests::{
-    Guarded, can_mount,
+    Guarded,
     cluster::Cluster,
     mounts::{LIMIT, TwoMounts, Watch},
     objects_below, run, sheen, two_mounts,
@@ -300,10 +300,7 @@ fn group_lock_refuses_bad_group_ids_and_nonblocking_conflicts() {
 
 #[test]
 fn group_locks_survive_the_kill_of_their_ost() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let [first, second, other] = ["mnt", "mnt2", "mnt3"].map(|name| cluster.mount_as(name));
     let _watch = Watch::over(&[&first.mnt, &second.mnt, &other.mnt], LIMIT);
     run(sheen(), ["lfs", "setstripe", "-c", "2", "-S", "64K", &first.mnt.display().to_string()]).ok();

@@ -12,7 +12,7 @@ use serde_json::Value;
 use sheen_tests::{
     Fs, Guarded, Ran, can_mount,
     mounts::{LIMIT, TwoMounts},
-    noise, processes, run, run_within, sheen,
+    noise, processes, run, run_within, sheen, two_mounts,
 };
 
 /// Returns the arguments of `sheen` for a tool of the lab. `{a}` and `{b}` stand for the mount
@@ -41,10 +41,7 @@ fn is_empty(dir: &Path) -> bool {
 
 #[test]
 fn ior_transfers_the_right_bytes_in_all_shapes() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     for shape in [
         "",
         "-C -g",
@@ -77,10 +74,7 @@ fn ior_transfers_the_right_bytes_in_all_shapes() {
 
 #[test]
 fn ior_check_finds_data_of_another_run() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     lab(&at, "ior -N 2 -w -k -G 1 -o {a}/f").ok();
     lab(&at, "ior -N 2 -r -R -C -G 1 -o {b}/f").ok();
     let wrong = lab(&at, "ior -N 2 -r -R -G 2 -o {b}/f");
@@ -90,10 +84,7 @@ fn ior_check_finds_data_of_another_run() {
 
 #[test]
 fn ior_removes_only_files_that_it_has_created() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     let mine = at.fs.path("mine");
     fs::write(&mine, "a user's bytes").expect("written");
     // Interrupted before it writes.
@@ -118,10 +109,7 @@ fn ior_removes_only_files_that_it_has_created() {
 
 #[test]
 fn ior_refuses_bad_parameters_before_it_begins() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     for (line, message) in [
         ("ior -t 3 -b 8 -o {a}/f", "not a multiple of the transfer size"),
         ("ior -t 4q -o {a}/f", "is not a size"),
@@ -150,10 +138,7 @@ fn ior_refuses_bad_parameters_before_it_begins() {
 
 #[test]
 fn mdtest_counts_all_items_and_leaves_none() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     for (shape, phases, items) in [
         ("-n 20", 10, 80),
         ("-n 20 -u -N 1 -Y", 10, 80),
@@ -186,10 +171,7 @@ fn mdtest_counts_all_items_and_leaves_none() {
 
 #[test]
 fn io500_runs_all_phases_and_leaves_no_file() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     let few = "--tasks 2 --stonewall 100 --easy-transfer 64k --easy-block 256k --segments 3 -n 12";
     let record = record(&at, &format!("io500 --mounts {{a}}/,{{b}}/ {few} -i 2"));
     let runs = record["runs"].as_array().expect("runs");
@@ -219,10 +201,7 @@ fn io500_runs_all_phases_and_leaves_no_file() {
 
 #[test]
 fn io500_finds_files_that_are_newer_than_its_timestamp() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     let few = "--stonewall 100 --easy-transfer 64k --easy-block 64k --segments 1 -n 102";
     let out = lab(&at, &format!("io500 -d {{a}}/ --tasks 1 {few}")).ok();
     let find = out.lines().find(|line| line.contains(" find ")).expect("a result");
@@ -232,10 +211,7 @@ fn io500_finds_files_that_are_newer_than_its_timestamp() {
 
 #[test]
 fn interrupted_run_removes_its_files_and_prints_its_results() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     for (line, phase, shown) in [
         ("ior -N 2 -w -i 100000 -t 4k -b 64k -o {a}/f", "write ", "Max Write: "),
         ("mdtest --tasks 2 -n 2 -i 100000 -F -v -d {a}/md", "V-1: ", "File creation"),
@@ -257,10 +233,7 @@ fn interrupted_run_removes_its_files_and_prints_its_results() {
 
 #[test]
 fn report_and_records_are_written() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     let dir = tempfile::tempdir().expect("a directory");
     for tool in ["ior -N 2 -i 2 -o {a}/f", "mdtest --tasks 2 -n 4 -i 2 -d {a}/md"] {
         let [html, svg, json] = ["r.html", "r.svg", "r.json"].map(|name| dir.path().join(name));
@@ -279,10 +252,7 @@ fn report_and_records_are_written() {
 
 #[test]
 fn net_measures_all_points() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     for (to, points) in [("", 2 + 2 * 2 * 2), ("--to 0@lo --tests write,read", 2 * 2 * 2)] {
         let found = record(&at, &format!("net {to} --sizes 4k,1m --in-flight 1,3 --time 1 -i 2"));
         let results = found["Results"].as_array().expect("rates");
@@ -320,10 +290,7 @@ fn net_resolves_the_name_of_a_host() {
 
 #[test]
 fn wan_adds_latency_and_fits_its_model() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     let record = record(&at, "wan --delays 1.5,3 --sizes 4k,8k --in-flight 1,2 --time 10 -i 1");
     let trips: Vec<(f64, f64)> = serde_json::from_value(record["round trips"].clone()).expect("round trips");
     assert_eq!(trips.iter().map(|(added, _)| *added).collect::<Vec<_>>(), [1.5, 3.0]);
@@ -335,10 +302,7 @@ fn wan_adds_latency_and_fits_its_model() {
 
 #[test]
 fn wan_measures_file_operations_and_takes_its_delays_back() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     let few = "--delays 1,3 --sizes 4k --in-flight 1 --time 1 -i 1";
     let record = record(&at, &format!("wan --files {{b}} --clients 1,3 {few}"));
     let files = record["files"].as_array().expect("costs");
@@ -415,10 +379,7 @@ fn interrupted_overstripe_removes_its_file_system() {
 
 #[test]
 fn overstripe_leaves_files_and_locks_of_an_existing_file_system_as_they_were() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     fs::write(at.fs.path("mine"), "data").expect("written");
     let expand = "ldlm.namespaces.filter-*-OST*.lock_expand";
     run(sheen(), ["lctl", "set_param", &format!("{expand}=0")]).ok();
@@ -443,10 +404,7 @@ fn overstripe_leaves_files_and_locks_of_an_existing_file_system_as_they_were() {
 
 #[test]
 fn modelled_disks_are_set_at_the_start_and_by_a_parameter() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let fs = Fs::up(1);
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     let model = || run(sheen(), ["lctl", "get_param", "-n", "obdfilter.*.disk_model"]).ok();
     assert_eq!(model().trim(), "none");
     fs.stop().ok();
@@ -470,10 +428,7 @@ fn with_models(at: &TwoMounts, store: &Path, line: &str) -> Ran {
 
 #[test]
 fn model_is_calibrated_and_predicts_runs_of_ior() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     let dir = tempfile::tempdir().expect("a directory");
     let store = dir.path().join("models");
     let model = |line: &str| with_models(&at, &store, line);
@@ -520,10 +475,7 @@ fn only_objects_limit(store: &Path) {
 
 #[test]
 fn advice_is_given_measured_and_applied() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     let dir = tempfile::tempdir().expect("a directory");
     let store = dir.path().join("models");
     let lab = |line: &str| with_models(&at, &store, line);
@@ -667,10 +619,7 @@ fn workloads_measure_all_patterns_with_the_right_data() {
 
 #[test]
 fn workloads_measure_an_existing_file_system_and_leave_its_files() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     fs::write(at.fs.path("mine"), "data").expect("written");
     let few = "workloads --ior-factor 1048576 --netflow-factor 10240 -i 1";
     let found = record(&at, &format!("{few} --only ior,netflow --mounts {{a}},{{b}}"));
@@ -748,10 +697,7 @@ fn launch(at: &TwoMounts, size: usize, line: &str, dir: &Path) -> (Ran, Vec<Opti
 
 #[test]
 fn tasks_of_a_launcher_work_in_step() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let at = TwoMounts::up(LIMIT);
+    let at = two_mounts!(LIMIT);
     let dir = tempfile::tempdir().expect("a directory");
     let well = vec![Some(0), Some(0)];
     let (first, others) = launch(&at, 3, "ior -w -r -W -C -F -e -t 4k -b 64k -i 2 -o {a}/f --format json", dir.path());

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use sheen_tests::{Fs, Guarded, can_mount, noise, run, sheen};
+use sheen_tests::{Fs, Guarded, noise, run, sheen};
 
 /// Returns the number of objects of a survey.
 fn survey_objects(dir: &Path) -> usize {
@@ -19,12 +19,21 @@ fn survey_objects(dir: &Path) -> usize {
     slots.flat_map(|slot| -> Vec<PathBuf> { entries(&slot) }).count()
 }
 
+/// Asserts that two runs have rates of two OSTs.
+fn assert_measured(rates: &Value) {
+    let count = |key: &str| rates[key].as_array().expect("rates").iter().filter(|r| r.as_f64() > Some(0.0)).count();
+    assert_eq!((count("total"), count("single")), (2, 4), "{rates}");
+}
+
+/// Asserts that no object of a survey is left, and that the file `f` is unchanged.
+fn assert_left_nothing(up: &Fs, data: &[u8]) {
+    assert_eq!(survey_objects(&up.dir()), 0, "objects are left");
+    assert!(fs::read(up.path("f")).expect("read") == data);
+}
+
 #[test]
 fn survey_measures_all_osts_and_changes_no_file() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let up = Fs::up(2);
+    let Some(up) = Fs::up_or_skip(2) else { return };
     let data = noise(7, 300_000);
     fs::write(up.path("f"), &data).expect("written");
     let few = "lab survey --size 256k --records 64k";
@@ -35,8 +44,7 @@ fn survey_measures_all_osts_and_changes_no_file() {
     let osts = record["Parameters"]["osts"].as_array().expect("names").len();
     assert_eq!((osts, results.len(), record["summary"].as_array().map(Vec::len)), (2, 9, Some(3)));
     for rates in results {
-        let count = |key: &str| rates[key].as_array().expect("rates").iter().filter(|r| r.as_f64() > Some(0.0)).count();
-        assert_eq!((count("total"), count("single")), (2, 4), "{rates}");
+        assert_measured(rates);
     }
     let out = survey("--objects 2 --threads 2 --osts sheen-OST0001 --tests read").ok();
     let line = out.lines().find(|line| line.starts_with("ost ")).expect("a point");
@@ -49,16 +57,12 @@ fn survey_measures_all_osts_and_changes_no_file() {
         let refused = survey(line);
         assert!(refused.code == 1 && refused.err.contains(message), "{line}: {refused:?}");
     }
-    assert_eq!(survey_objects(&up.dir()), 0, "objects are left");
-    assert!(fs::read(up.path("f")).expect("read") == data);
+    assert_left_nothing(&up, &data);
 }
 
 #[test]
 fn survey_over_the_network_measures_all_osts_and_changes_no_file() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let up = Fs::up(2);
+    let Some(up) = Fs::up_or_skip(2) else { return };
     let data = noise(8, 300_000);
     fs::write(up.path("f"), &data).expect("written");
     let survey = |line: &str| {
@@ -71,9 +75,7 @@ fn survey_over_the_network_measures_all_osts_and_changes_no_file() {
         let osts = record["Parameters"]["osts"].as_array().expect("names").len();
         assert_eq!((&record["Parameters"]["case"], osts, results.len()), (&case.into(), 2, 9), "{record}");
         for rates in results {
-            let count =
-                |key: &str| rates[key].as_array().expect("rates").iter().filter(|r| r.as_f64() > Some(0.0)).count();
-            assert_eq!((count("total"), count("single")), (2, 4), "{case}: {rates}");
+            assert_measured(rates);
         }
         let out = survey(&format!("--case {case} --threads 2 --osts sheen-OST0001 --tests read -i 1")).ok();
         assert!(out.contains(&format!(" Obdfilter-survey for case={case} from ")), "{out}");
@@ -89,16 +91,12 @@ fn survey_over_the_network_measures_all_osts_and_changes_no_file() {
         let refused = survey(line);
         assert!(refused.code == 1 && refused.err.contains(message), "{line}: {refused:?}");
     }
-    assert_eq!(survey_objects(&up.dir()), 0, "objects are left");
-    assert!(fs::read(up.path("f")).expect("read") == data);
+    assert_left_nothing(&up, &data);
 }
 
 #[test]
 fn interrupted_survey_leaves_no_object() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let up = Fs::up(1);
+    let Some(up) = Fs::up_or_skip(1) else { return };
     for case in ["disk", "netdisk"] {
         let line = format!("lab survey --case {case} --size 64k --records 4k --objects 1 --threads 1 -i 1000");
         let mut command = Command::new(sheen());
@@ -116,10 +114,7 @@ fn interrupted_survey_leaves_no_object() {
 
 #[test]
 fn restarted_ost_removes_the_objects_of_a_survey() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let up = Fs::up(1);
+    let Some(up) = Fs::up_or_skip(1) else { return };
     run(sheen(), ["lctl", "set_param", "obdfilter.*.survey=write 2 2 4096 65536"]).ok();
     let state = || run(sheen(), ["lctl", "get_param", "-n", "obdfilter.*.survey"]).ok();
     while state().contains("state: running") {}

@@ -15,7 +15,7 @@ use std::{
 
 use sheen_layout::Composite;
 use sheen_tests::{
-    Fs, Guarded, Ran, can_mount, is_root,
+    Fs, Guarded, Ran, is_root,
     posix::layout,
     run, run_command,
     sandbox::Sandbox,
@@ -31,16 +31,6 @@ mod captured;
 const A_WHILE: Duration = Duration::from_millis(300);
 /// A user id that is neither the superuser's nor that of the owner of a mount.
 const NOBODY: u32 = 65534;
-
-/// A file system of 4 OSTs, with further options of `sheen up`.
-macro_rules! fs4 {
-    ($($option:literal),*) => {
-        match can_mount().then(|| Fs::up_in(Path::new("/dev/shm"), 4, &[$($option),*])) {
-            Some(fs) => fs,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -107,7 +97,7 @@ impl Program {
 
 #[test]
 fn file_creation_calls_set_the_requested_layout() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let program = Program::compile("ways", false);
     let out = program.run(&[fs.mnt.to_str().unwrap()]);
     let text = out.ok();
@@ -140,7 +130,7 @@ fn library_calls_work_for_unprivileged_users() {
     if !is_root() {
         return println!("skipped: all other tests run as an ordinary user");
     }
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     for dir in ["theirs", "theirs/own"] {
         fs::create_dir(fs.path(dir)).unwrap();
         std::os::unix::fs::chown(fs.path(dir), Some(NOBODY), Some(NOBODY)).unwrap();
@@ -161,7 +151,7 @@ fn library_calls_work_for_unprivileged_users() {
 
 #[test]
 fn program_decodes_the_lov_xattr_itself() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -o 2,0,2 -S 128K listed").ok();
     let program = Program::compile("print", false);
     let out = program.run(&[fs.path("listed").to_str().unwrap()]).ok();
@@ -234,7 +224,7 @@ fn invalid_calls_without_a_mount_return_the_right_errno() {
 
 #[test]
 fn invalid_calls_on_a_mount_return_the_right_errno() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let program = Program::compile("errors", false);
     let elsewhere = tempfile::tempdir().unwrap();
     program.run(&[elsewhere.path().to_str().unwrap(), fs.mnt.to_str().unwrap()]).ok();
@@ -242,7 +232,7 @@ fn invalid_calls_on_a_mount_return_the_right_errno() {
 
 #[test]
 fn fid_and_path_queries_are_inverse() {
-    let fs = fs4!("--fsname", "fids");
+    let Some(fs) = Fs::up_with_or_skip(4, &["--fsname", "fids"]) else { return };
     fs::create_dir(fs.path("d")).unwrap();
     fs.lfs("setstripe -c 3 d/file").ok();
     fs::write(fs.path("d/file"), "bytes").unwrap();
@@ -259,7 +249,7 @@ fn fid_and_path_queries_are_inverse() {
 
 #[test]
 fn mount_target_and_pool_queries_return_their_names() {
-    let fs = fs4!("--fsname", "names");
+    let Some(fs) = Fs::up_with_or_skip(4, &["--fsname", "names"]) else { return };
     let mnt = fs.mnt.to_str().unwrap();
     let lctl = format!("{} lctl", sheen().display());
     for words in ["pool_new names.bare", "pool_new names.some", "pool_add names.some OST0002 OST0000 OST0001"] {
@@ -276,7 +266,7 @@ fn mount_target_and_pool_queries_return_their_names() {
 /// Space target by target, as programs like `lfs df` request it.
 #[test]
 fn obd_statfs_returns_the_space_of_each_target() {
-    let fs = fs4!("--fsname", "space");
+    let Some(fs) = Fs::up_with_or_skip(4, &["--fsname", "space"]) else { return };
     let mnt = fs.mnt.to_str().unwrap();
     fs.sh(&format!("{} lctl set_param osc.*OST0002*.active=0", sheen().display())).ok();
     let out = Program::compile("space", false).run(&[mnt]).ok();
@@ -296,7 +286,7 @@ fn obd_statfs_returns_the_space_of_each_target() {
 /// A tool that walks a tree requests attributes and layout of each name at once.
 #[test]
 fn get_lum_calls_return_attributes_and_layout_together() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -c 3 -S 128K f").ok();
     fs::write(fs.path("f"), vec![1; 70_000]).unwrap();
     fs::create_dir(fs.path("d")).unwrap();
@@ -308,7 +298,7 @@ fn get_lum_calls_return_attributes_and_layout_together() {
 
 #[test]
 fn handle_made_of_a_fid_opens_the_file() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs::create_dir(fs.path("d")).unwrap();
     fs::write(fs.path("d/file"), "bytes").unwrap();
     // The kernel of this mount has nothing of the file cached.
@@ -321,14 +311,14 @@ fn handle_made_of_a_fid_opens_the_file() {
 
 #[test]
 fn ladvise_calls_are_accepted() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -c 1 f").ok();
     Program::compile("advise", false).run(&[fs.path("f").to_str().unwrap()]).ok();
 }
 
 #[test]
 fn data_version_call_returns_a_new_version_after_each_change() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -c 2 f").ok();
     fs::write(fs.path("f"), [0; 5000]).unwrap();
     Program::compile("version", false).run(&[fs.path("f").to_str().unwrap()]).ok();
@@ -336,7 +326,7 @@ fn data_version_call_returns_a_new_version_after_each_change() {
 
 #[test]
 fn swap_layouts_call_exchanges_the_data_of_two_files() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -c 2 f").ok();
     fs::write(fs.path("f"), "one").unwrap();
     fs::write(fs.path("g"), "other").unwrap();
@@ -349,7 +339,7 @@ fn changelog_calls_return_records_until_they_are_cleared() {
     if !is_root() {
         return println!("skipped: only the superuser reads changelogs");
     }
-    let fs = fs4!("--fsname", "changes");
+    let Some(fs) = Fs::up_with_or_skip(4, &["--fsname", "changes"]) else { return };
     fs.sh(&format!("{} lctl --device changes-MDT0000 changelog_register", sheen().display())).ok();
     Program::compile("changelog", false).run(&[fs.mnt.to_str().unwrap(), "changes-MDT0000", "cl1"]).ok();
 }
@@ -372,7 +362,7 @@ fn quotactl_call_sets_and_returns_limits_and_use() {
     if !is_root() {
         return println!("skipped: only the superuser sets quotas");
     }
-    let fs = fs4!("--fsname", "quotactl", "--default-layout", "plain");
+    let Some(fs) = Fs::up_with_or_skip(4, &["--fsname", "quotactl", "--default-layout", "plain"]) else { return };
     fs.lfs("setstripe -i 2 .").ok();
     fs.sh("dd if=/dev/zero of=f bs=1M count=3 conv=fsync; chown 65534:65534 f").ok();
     let used = || fs.lfs("quota -q --blocks -u 65534 .").out.trim().to_owned();
@@ -386,7 +376,7 @@ fn quotactl_call_sets_and_returns_limits_and_use() {
 
 #[test]
 fn program_restripes_a_file_with_a_volatile_file() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -c 1 -i 0 f").ok();
     let bytes = sheen_tests::noise(1, 300_000);
     fs::write(fs.path("f"), &bytes).unwrap();
@@ -401,7 +391,7 @@ fn program_restripes_a_file_with_a_volatile_file() {
 /// IOR and MPI libraries use these ioctls, without the library.
 #[test]
 fn setstripe_ioctl_sets_the_layout() {
-    let fs = fs4!("--fsname", "ioctl");
+    let Some(fs) = Fs::up_with_or_skip(4, &["--fsname", "ioctl"]) else { return };
     let lctl = format!("{} lctl", sheen().display());
     fs.sh(&format!("{lctl} pool_new ioctl.some 2>&1 && {lctl} pool_add ioctl.some OST0001 OST0003 2>&1")).ok();
     let second = fs.second_mount();
@@ -430,7 +420,7 @@ fn setstripe_ioctl_sets_the_layout() {
 /// Other programs that know Lustre's ioctls: group locks, flags, identity, advice, directories.
 #[test]
 fn ioctls_of_files_and_directories_answer_as_lustres() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     Program::compile("queries", false).run(&[fs.mnt.to_str().unwrap()]).ok();
 }
 
@@ -442,7 +432,7 @@ fn headers_have_lustres_numbers_and_missing_features_return_eopnotsupp() {
 /// ROMIO's driver for Lustre uses these calls. It does not know composite layouts.
 #[test]
 fn romio_sets_hinted_stripes_and_reads_those_of_composite_layouts() {
-    let fs = fs4!("--default-layout", "progressive");
+    let Some(fs) = Fs::up_with_or_skip(4, &["--default-layout", "progressive"]) else { return };
     let second = fs.second_mount();
     let program = Program::compile("romio", false);
     program.run(&[fs.mnt.to_str().unwrap(), second.mnt.to_str().unwrap()]).ok();
@@ -455,7 +445,7 @@ fn romio_sets_hinted_stripes_and_reads_those_of_composite_layouts() {
 
 #[test]
 fn dir_create_calls_set_the_directory_striping() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     Program::compile("directories", false).run(&[fs.mnt.to_str().unwrap()]).ok();
     let mode = |name: &str| fs::metadata(fs.path(name)).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode("made"), mode("closed"), mode("numbers")), (0o750, 0o500, 0o755));
@@ -473,7 +463,7 @@ fn dir_create_calls_set_the_directory_striping() {
 /// Tools that resync mirrors use these calls. They take a lease for that, and release it.
 #[test]
 fn program_resyncs_mirrors_under_a_lease() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let program = Program::compile("mirrors", false);
     let begin = || {
         let bytes = sheen_tests::noise(7, 5_000_000);
@@ -553,7 +543,7 @@ impl Member {
 
 #[test]
 fn group_lock_members_share_a_file_and_others_wait() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let program = Program::compile("group", false);
     fs.lfs("setstripe -c 1 f").ok();
     let second = fs.second_mount();
@@ -680,7 +670,7 @@ fn the_header_declares_what_the_library_exports() {
 
 #[test]
 fn api_example_compiles_and_runs() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let text = fs::read_to_string(root().join("docs/api.md")).unwrap();
     let (_, example) = text.split_once("```c\n").unwrap();
     let (example, _) = example.split_once("```").unwrap();

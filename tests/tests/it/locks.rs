@@ -18,7 +18,7 @@ use rustix::{
     io::Errno,
 };
 use sheen_tests::{
-    Guarded, can_mount,
+    Guarded,
     cluster::Cluster,
     mounts::{LIMIT, Watch},
     posix::{Conflict, Kind, Owner, conflict, lock},
@@ -473,10 +473,7 @@ fn sqlite_wal_database_on_one_mount_keeps_all_rows() {
 
 #[test]
 fn programs_keep_their_locks_when_the_mds_restarts() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let (a, b) = (cluster.mount(), cluster.mount_as("other"));
     let _watch = Watch::over(&[&a.mnt, &b.mnt], LIMIT);
     let (held, ranged) = (open(&a.path("f")), open(&a.path("g")));

@@ -18,7 +18,7 @@ use rustix::{
 };
 use sheen_layout::Composite;
 use sheen_tests::{
-    Fs, Ran, can_mount,
+    Fs, Ran,
     cluster::Cluster,
     noise,
     posix::layout,
@@ -509,10 +509,7 @@ fn libc_direct() -> i32 {
 
 #[test]
 fn stale_mirror_stays_stale_after_a_crash() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let fs = Fs::up_in(Path::new("/dev/shm"), 4, &[]);
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     create(&fs, "f");
     for round in 0..3_u8 {
         fs.lfs("mirror resync f").ok();
@@ -533,10 +530,7 @@ fn stale_mirror_stays_stale_after_a_crash() {
 /// An OSS is killed: reads of a mirror on its OSTs continue with another mirror.
 #[test]
 fn reads_continue_on_another_mirror_when_osts_are_killed() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let cluster = Cluster::start();
+    let Some(cluster) = Cluster::start_or_skip() else { return };
     let nid = cluster.second_oss();
     let mut oss = Command::new(sheen());
     oss.arg("oss").arg("--dir").arg(cluster.base.join("oss2")).args(["--listen", &nid, "--osts", "2"]);

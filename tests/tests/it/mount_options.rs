@@ -15,27 +15,12 @@ use rustix::{
     io::Errno,
 };
 use sheen_tests::{
-    Fs, Mount, Ran, can_mount, is_mounted, is_root,
+    Fs, Mount, Ran, is_mounted,
     mounts::fuse_stats,
     posix::{Kind, Owner, lock},
     processes, run, run_command, sh, sheen,
     wait::eventually,
 };
-
-macro_rules! fs1 {
-    () => {
-        match can_mount().then(|| Fs::up(1)) {
-            Some(fs) => fs,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-    (root) => {{
-        if !is_root() {
-            return println!("skipped: needs root");
-        }
-        fs1!()
-    }};
-}
 
 /// A path beside the file system's directory.
 fn beside(fs: &Fs, name: &str) -> PathBuf {
@@ -88,7 +73,7 @@ fn errno(error: &std::io::Error) -> Option<Errno> {
 
 #[test]
 fn a_fake_mount_checks_and_mounts_nothing() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     let (source, at, file) = (fs.source(), beside(&fs, "m"), beside(&fs, "file"));
     fs::write(&file, "").unwrap();
     for words in ["-f", "-fnv -o rw,noauto,nofail,_netdev", "-f -s -o ro,bogus,sync", "-f -t fuse.sheen"] {
@@ -115,7 +100,7 @@ fn a_fake_mount_checks_and_mounts_nothing() {
 
 #[test]
 fn usual_mount_options_are_accepted_and_others_refused_by_name() {
-    let fs = fs1!(root);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     let (source, mount) = (fs.source(), Mount { mnt: beside(&fs, "m") });
     let usual = "rw,noexec,nosuid,nodev,noatime,nodiratime,nosymfollow,_netdev,nofail,noauto,comment=why,x-systemd.automount,\
                  user_xattr,flock,lazystatfs,always_ping,verbose,async,lazytime,default_permissions,retry=1";
@@ -142,7 +127,7 @@ fn usual_mount_options_are_accepted_and_others_refused_by_name() {
 
 #[test]
 fn a_source_with_several_nids_is_mounted_and_shown_in_full() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     let (nid, fsname) = fs.source().split_once(":/").map(|(nid, name)| (nid.to_owned(), name.to_owned())).unwrap();
     for (name, separator) in [("comma", ','), ("colon", ':')] {
         // Nothing listens at the first NID.
@@ -158,7 +143,7 @@ fn a_source_with_several_nids_is_mounted_and_shown_in_full() {
 
 #[test]
 fn mount_retries_as_often_as_the_retry_option_says() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     let source = fs.source().replace(":/sheen", ":/other");
     let words = ["mount", "--foreground", "-o", "retry=2", &source];
     let ran = run(sheen(), words.into_iter().chain([&*beside(&fs, "m").to_string_lossy()]));
@@ -168,7 +153,7 @@ fn mount_retries_as_often_as_the_retry_option_says() {
 
 #[test]
 fn remount_changes_only_the_named_options() {
-    let fs = fs1!(root);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     let mount = mounted(&fs, "m", "noexec,localflock");
     fs::write(mount.path("f"), "x").unwrap();
     remount(&fs, &mount, "ro").ok();
@@ -202,7 +187,7 @@ fn remount_changes_only_the_named_options() {
 
 #[test]
 fn setstripe_through_a_read_only_mount_is_refused() {
-    let fs = fs1!(root);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("touch f && mkdir d").ok();
     let mount = mounted(&fs, "m", "ro");
     // LL_IOC_LOV_SETSTRIPE, one stripe. The ioctl is accepted on a file that is open for reading
@@ -270,7 +255,7 @@ fn moves(path: &Path, mut using: impl FnMut()) {
 
 #[test]
 fn noatime_keeps_access_times_of_files_that_are_read_or_run() {
-    let fs = fs1!(root);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     let mount = mounted(&fs, "m", "noatime");
     sh(&format!("cd {} && echo text > f && cp /bin/true program", mount.mnt.display())).ok();
     let (file, program) = (mount.path("f"), mount.path("program"));
@@ -286,7 +271,7 @@ fn noatime_keeps_access_times_of_files_that_are_read_or_run() {
 
 #[test]
 fn remount_with_noatime_or_ro_keeps_access_times() {
-    let fs = fs1!(root);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     let mount = mounted(&fs, "m", "rw");
     let file = mount.path("f");
     fs::write(&file, "text").unwrap();
@@ -302,7 +287,7 @@ fn remount_with_noatime_or_ro_keeps_access_times() {
 
 #[test]
 fn a_file_opened_with_o_noatime_keeps_its_access_time() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     let file = fs.path("f");
     fs::write(&file, "text").unwrap();
     age(&file);
@@ -312,7 +297,7 @@ fn a_file_opened_with_o_noatime_keeps_its_access_time() {
 
 #[test]
 fn noflock_refuses_file_locks_and_localflock_keeps_them_in_the_kernel() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     fs::write(fs.path("f"), "x").unwrap();
     let refused = mounted(&fs, "refused", "noflock");
     let open = |at: &Path| OpenOptions::new().read(true).write(true).open(at.join("f")).unwrap();
@@ -331,7 +316,7 @@ fn noflock_refuses_file_locks_and_localflock_keeps_them_in_the_kernel() {
 
 #[test]
 fn nouser_xattr_refuses_user_attributes() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     fs::write(fs.path("f"), "x").unwrap();
     rustix::fs::setxattr(fs.path("f"), "user.a", b"1", XattrFlags::empty()).unwrap();
     let mount = mounted(&fs, "m", "nouser_xattr");
@@ -348,7 +333,7 @@ fn nouser_xattr_refuses_user_attributes() {
 
 #[test]
 fn option_32bitapi_gives_stable_32_bit_inode_numbers() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     fs.sh("mkdir d && cd d && touch $(seq 100) && ln 1 link").ok();
     let mount = mounted(&fs, "m", "32bitapi");
     let dir = mount.path("d");
@@ -370,7 +355,7 @@ fn option_32bitapi_gives_stable_32_bit_inode_numbers() {
 
 #[test]
 fn io_uring_option_selects_the_transport_and_answers_every_request() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     let is_on = fs::read_to_string("/sys/module/fuse/parameters/enable_uring").is_ok_and(|on| on.trim() == "Y");
     // If it is off, another program may switch it on meanwhile.
     let ring: &[_] = if is_on { &[("auto", "io_uring"), ("on", "io_uring")] } else { &[] };

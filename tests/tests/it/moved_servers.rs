@@ -4,7 +4,6 @@
 use std::fs;
 
 use sheen_tests::{
-    can_mount,
     cluster::{Cluster, bash},
     mounts::{LIMIT, Watch},
     noise,
@@ -17,10 +16,7 @@ const ANY_PORT: &str = "127.0.0.1:0@tcp";
 
 #[test]
 fn operations_continue_after_the_mds_restarts_at_another_port() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mounts = [cluster.mount(), cluster.mount_as("other")];
     let _watch = Watch::over(&[&mounts[0].mnt, &mounts[1].mnt], LIMIT);
     let lfs = format!("{} lfs", sheen().display());
@@ -41,10 +37,7 @@ fn operations_continue_after_the_mds_restarts_at_another_port() {
 
 #[test]
 fn data_is_read_and_objects_placed_after_the_oss_restarts_at_another_port() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mount = cluster.mount();
     let _watch = Watch::over(&[&mount.mnt], LIMIT);
     let setstripe = |name: &str| bash(&mount.mnt, &format!("{} lfs setstripe -c 2 -S 64K {name}", sheen().display()));

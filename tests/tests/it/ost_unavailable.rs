@@ -13,7 +13,7 @@ use std::{
 
 use rustix::io::Errno;
 use sheen_tests::{
-    Mount, can_mount,
+    Mount,
     cluster::{Cluster, bash},
     mounts::{LIMIT, TwoMounts},
     noise, objects_below,
@@ -125,10 +125,7 @@ fn end(program: Child) -> Vec<u8> {
 
 #[test]
 fn names_layouts_and_removals_are_served_while_an_ost_is_down() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let (maker, known, new) = (cluster.mount(), cluster.mount_as("known"), cluster.mount_as("new"));
     let mounts: [(&str, &Mount); 3] = [("maker", &maker), ("known", &known), ("new", &new)];
     run_while_ost_down(&maker.mnt, "lfs setstripe -c 2 -S 64K . && mkdir made");

@@ -393,10 +393,7 @@ fn components_are_inherited_from_directories_and_shown_by_getstripe() {
 
 #[test]
 fn component_files_survive_a_restart() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let fs = Fs::up(4);
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let second = fs.second_mount();
     fs.lfs(&format!("setstripe {STEPS} f")).ok();
     let data = noise(11, LEN);

@@ -4,15 +4,6 @@ use std::{fs, process::Command};
 
 use sheen_tests::{Fs, Ran, can_mount, relayout::COMMAND_MAX, run_within, sh, sheen};
 
-macro_rules! fs4 {
-    () => {
-        match can_mount().then(|| Fs::up(4)) {
-            Some(fs) => fs,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
-
 /// Runs a shell script in the root of the mount. It may take minutes: it unpacks source trees.
 #[track_caller]
 fn in_root(fs: &Fs, script: &str) -> Ran {
@@ -23,7 +14,7 @@ fn in_root(fs: &Fs, script: &str) -> Ran {
 
 #[test]
 fn git_clone_and_cargo_build_succeed() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let script = "
 set -e
 export HOME=$PWD GIT_CONFIG_GLOBAL=/dev/null
@@ -49,7 +40,7 @@ cd .. && diff -r --exclude=.git origin copy && rm -rf origin";
 
 #[test]
 fn sqlite_database_under_load_keeps_all_rows() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let script = "
 set -e
 sqlite3 db 'PRAGMA journal_mode=WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT);' >/dev/null
@@ -63,7 +54,7 @@ sqlite3 db 'BEGIN; DELETE FROM t WHERE id % 2; COMMIT; VACUUM; SELECT count(*) F
 
 #[test]
 fn fio_verifies_what_it_wrote() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -C 8 -S 64K .").ok();
     for options in [
         "--rw=randwrite --bs=4k --size=16m --direct=1 --ioengine=psync",
@@ -81,7 +72,7 @@ fn fio_verifies_what_it_wrote() {
 
 #[test]
 fn unpacked_source_tree_equals_the_original() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let from = ["/usr/include", "/usr/share/doc", "/etc"].into_iter().find(|p| fs::read_dir(p).is_ok()).unwrap();
     let script = format!(
         "tar cf - -C {from} . 2>/dev/null | tar xf - && diff -r --no-dereference {from} . > diff.log; grep -v '^Only in .*: diff.log' diff.log | grep -v 'is a \\(socket\\|fifo\\)' | wc -l"
@@ -92,7 +83,7 @@ fn unpacked_source_tree_equals_the_original() {
 
 #[test]
 fn two_mounts_see_each_others_completed_operations() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let second = fs.second_mount();
     let (a, b) = (fs.mnt.display(), second.mnt.display());
     let script = format!(

@@ -11,20 +11,11 @@ use rustix::{
     io::Errno,
     ioctl::{Setter, Updater, ioctl},
 };
-use sheen_tests::{Fs, can_mount, is_root, mounts::as_nobody, run_command, sh};
+use sheen_tests::{Fs, mounts::as_nobody, run_command, sh};
 use sheen_wire::{
     Project,
     project::{EXTENT_FLAG, FsXattr, GET_FLAGS, GET_FSXATTR, INHERIT_FLAG, INHERIT_XFLAG, SET_FLAGS, SET_FSXATTR},
 };
-
-macro_rules! fs1 {
-    () => {
-        match (is_root() && can_mount()).then(|| Fs::up(1)) {
-            Some(fs) => fs,
-            None => return println!("skipped: needs root, who alone changes projects, and /dev/fuse"),
-        }
-    };
-}
 
 fn fsxattr(path: &Path) -> FsXattr {
     let (file, mut attributes) = (File::open(path).unwrap(), FsXattr::default());
@@ -55,7 +46,7 @@ fn set_flags(path: &Path, flags: u32) -> Result<(), Errno> {
 
 #[test]
 fn lfs_project_sets_lists_checks_and_clears() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("mkdir -p d/sub; touch d/f d/sub/g; ln -s f d/link; mkfifo d/pipe").ok();
     assert_eq!(fs.lfs("project d").ok(), "    0 - d/f\n    0 - d/link\n    0 - d/pipe\n    0 - d/sub\n");
     fs.lfs("project -p 1000 -s -r d").ok();
@@ -84,7 +75,7 @@ fn lfs_project_sets_lists_checks_and_clears() {
 
 #[test]
 fn project_survives_kill_9_of_the_servers() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("mkdir d; touch d/f; sync .").ok();
     fs.lfs("project -p 5 -s -r d").ok();
     fs.sh("mkdir d/s; touch d/s/g; sync .").ok();
@@ -96,7 +87,7 @@ fn project_survives_kill_9_of_the_servers() {
 
 #[test]
 fn move_into_a_project_sets_the_id_of_files_and_copies_directories() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("mkdir -p d sub; echo data > f; echo data > sub/g").ok();
     fs.lfs("project -p 5 -s d").ok();
     let ino = |path: &str| fs::metadata(fs.path(path)).unwrap().ino();
@@ -117,7 +108,7 @@ fn move_into_a_project_sets_the_id_of_files_and_copies_directories() {
 
 #[test]
 fn fsxattr_and_flags_ioctls_read_and_set_the_project() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("mkdir d; touch d/f").ok();
     let (d, f) = (fs.path("d"), fs.path("d/f"));
     assert_eq!((fsxattr(&f), flags(&f)), (FsXattr::default(), EXTENT_FLAG));
@@ -150,7 +141,7 @@ fn fsxattr_and_flags_ioctls_read_and_set_the_project() {
 
 #[test]
 fn only_the_superuser_changes_the_project_and_everybody_reads_it() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("chmod 1777 .; touch secret; chmod 600 secret; mkdir own").ok();
     chown(fs.path("own"), Some(65534), Some(65534)).unwrap();
     fs.lfs("project -p 8 secret own").ok();
@@ -168,7 +159,7 @@ fn only_the_superuser_changes_the_project_and_everybody_reads_it() {
 
 #[test]
 fn enable_chprojid_gid_lets_owners_change_projects() {
-    let fs = fs1!();
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("chmod 1777 .; mkdir own roots").ok();
     chown(fs.path("own"), Some(65534), Some(65534)).unwrap();
     let (program, at) = (sheen_tests::sheen().display().to_string(), fs.mnt.display().to_string());

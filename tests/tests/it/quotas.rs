@@ -15,15 +15,6 @@ const NOBODY: u32 = 65534;
 /// Message of a program that has met a limit.
 const EXCEEDED: &str = "Disk quota exceeded";
 
-macro_rules! fs {
-    ($osts:expr) => {
-        match (is_root() && can_mount()).then(|| Fs::up($osts)) {
-            Some(fs) => fs,
-            None => return println!("skipped: needs /dev/fuse, and root, who sets limits for others"),
-        }
-    };
-}
-
 fn lfs(at: &Path, line: &str) -> Ran {
     let mut command = Command::new(sheen());
     command.arg("lfs").args(line.split(' ')).current_dir(at);
@@ -91,7 +82,7 @@ fn charged_file(fs: &Fs, name: &str, others: (u64, u64)) {
 
 #[test]
 fn hard_limit_of_space_holds_over_all_osts_and_mounts() {
-    let fs = fs!(2);
+    let Some(fs) = Fs::up_as_root_or_skip(2) else { return };
     let second = fs.second_mount();
     fs.sh("chmod 1777 .").ok();
     fs.lfs("setstripe -c 2 -S 1M .").ok();
@@ -122,7 +113,7 @@ fn hard_limit_of_space_holds_over_all_osts_and_mounts() {
 
 #[test]
 fn limits_of_groups_and_projects_hold() {
-    let fs = fs!(1);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("chmod 1777 .; mkdir -m 1777 d").ok();
     fs.lfs("project -p 7 -s d").ok();
     for (whose, dir) in [("-p 7", "d"), ("-g 65534", ".")] {
@@ -141,7 +132,7 @@ fn limits_of_groups_and_projects_hold() {
 
 #[test]
 fn files_of_root_are_counted_and_never_refused() {
-    let fs = fs!(1);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.lfs("setquota -g 65534 -B 2M -I 1 .").ok();
     fs.sh("dd if=/dev/zero of=a bs=1M count=1 conv=fsync; touch b; chgrp 65534 a b").ok();
     settles(&fs.mnt, "-g 65534", (1024, 2));
@@ -152,7 +143,7 @@ fn files_of_root_are_counted_and_never_refused() {
 
 #[test]
 fn limit_of_files_refuses_creates_until_a_removal() {
-    let fs = fs!(1);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("chmod 1777 .").ok();
     fs.lfs("setquota -u 65534 -I 4 .").ok();
     by_nobody(&fs.mnt, "touch f; mkdir d; ln -s f l; mkfifo p").ok();
@@ -176,7 +167,7 @@ fn limit_of_files_refuses_creates_until_a_removal() {
 
 #[test]
 fn chown_and_project_move_the_use() {
-    let fs = fs!(2);
+    let Some(fs) = Fs::up_as_root_or_skip(2) else { return };
     fs.lfs("setstripe -c 2 -S 1M .").ok();
     fs.sh("dd if=/dev/zero of=f bs=1M count=4 conv=fsync").ok();
     settles(&fs.mnt, "-u 65534", (0, 0));
@@ -205,7 +196,7 @@ fn chown_and_project_move_the_use() {
 
 #[test]
 fn default_limits_apply_to_those_without_own_ones() {
-    let fs = fs!(1);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("chmod 1777 .").ok();
     fs.lfs("setquota -U -I 2 .").ok();
     by_nobody(&fs.mnt, "touch a b").ok();
@@ -224,7 +215,7 @@ fn default_limits_apply_to_those_without_own_ones() {
 
 #[test]
 fn soft_limit_of_files_is_a_hard_one_after_its_grace_time() {
-    let fs = fs!(1);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.sh("chmod 1777 .").ok();
     fs.lfs("setquota -u 65534 -i 2 .").ok();
     by_nobody(&fs.mnt, "touch a b c").ok();
@@ -278,7 +269,7 @@ fn use_is_exact_after_kill_9_of_the_oss_and_of_the_mds() {
 
 #[test]
 fn quota_equals_the_blocks_of_all_files() {
-    let fs = fs!(3);
+    let Some(fs) = Fs::up_as_root_or_skip(3) else { return };
     fs.sh("chmod 1777 .; mkdir -m 1777 plain wide dom").ok();
     fs.lfs("setstripe -c 1 plain").ok();
     fs.lfs("setstripe -c 3 -S 64K wide").ok();
@@ -315,7 +306,7 @@ fn quota_equals_the_blocks_of_all_files() {
 
 #[test]
 fn users_see_their_own_quotas_and_change_none() {
-    let fs = fs!(1);
+    let Some(fs) = Fs::up_as_root_or_skip(1) else { return };
     fs.lfs("setquota -u 65534 -B 10M .").ok();
     // From now on the sums are exact.
     settles(&fs.mnt, "-u 65534", (0, 0));

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use rustix::io::Errno;
 use sheen_tests::{
-    Fs, Ran, can_mount,
+    Fs, Ran,
     cluster::bash,
     mounts::{LIMIT, Watch},
     run, sheen,
@@ -28,10 +28,7 @@ fn read_error(path: &Path) -> Option<Errno> {
 
 #[test]
 fn removed_ost_leaves_the_file_system_for_good() {
-    if !can_mount() {
-        return println!("skipped: needs /dev/fuse");
-    }
-    let fs = Fs::up(3);
+    let Some(fs) = Fs::up_or_skip(3) else { return };
     let other = fs.second_mount();
     let _watch = Watch::over(&[&fs.mnt, &other.mnt], LIMIT);
     fs.lfs("setstripe -i 1 -c 1 lost").ok();

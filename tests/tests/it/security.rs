@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, fs, path::Path, process::Command};
 
 use sheen_tests::{
-    Fs, Mount, Ran, can_mount, is_mounted, is_root,
+    Fs, Mount, Ran, is_mounted, is_root,
     mounts::{as_nobody, get_param},
     new_dir, noise, run, run_command, run_within,
     sandbox::Sandbox,
@@ -41,15 +41,6 @@ impl Drop for Stranger {
     }
 }
 
-macro_rules! fs2 {
-    () => {
-        match can_mount().then(|| Fs::up(2)) {
-            Some(fs) => fs,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
-
 fn log(fs: &Fs) -> String {
     fs::read_to_string(fs.dir().join("sheen.log")).unwrap_or_default()
 }
@@ -64,7 +55,7 @@ fn stranger_without_key_cannot_mount_or_ping() {
     if !is_root() {
         return println!("skipped: needs root to become another user");
     }
-    let fs = fs2!();
+    let Some(fs) = Fs::up_or_skip(2) else { return };
     let stranger = Stranger::new();
     fs.sh("echo secret > f; chmod 600 f").ok();
     let source = fs.source();
@@ -87,7 +78,7 @@ fn stranger_with_another_key_is_refused() {
     if !is_root() {
         return println!("skipped: needs root to become another user");
     }
-    let fs = fs2!();
+    let Some(fs) = Fs::up_or_skip(2) else { return };
     let stranger = Stranger::new();
     // The stranger knows the names of cluster and key, which are no secrets, but not the secret.
     let keys = fs.dir().join("mgs/keys");
@@ -111,7 +102,7 @@ fn stranger_with_another_key_is_refused() {
 
 #[test]
 fn oss_without_key_cannot_join() {
-    let fs = fs2!();
+    let Some(fs) = Fs::up_or_skip(2) else { return };
     let base = &fs.base;
     let (keys, dir) = (base.join("no-keys"), base.join("oss"));
     let source = fs.source();
@@ -126,10 +117,7 @@ fn oss_without_key_cannot_join() {
 
 #[test]
 fn server_without_authentication_needs_consent_on_both_sides() {
-    let fs = match can_mount().then(|| Fs::up_in(Path::new("/dev/shm"), 2, &["--auth", "none"])) {
-        Some(fs) => fs,
-        None => return println!("skipped: /dev/fuse cannot be opened here"),
-    };
+    let Some(fs) = Fs::up_with_or_skip(2, &["--auth", "none"]) else { return };
     assert!(log(&fs).contains("without authentication: everybody"), "{}", log(&fs));
     let (source, at) = (fs.source(), fs.base.join("mnt2"));
     let mount = |options: &[&str]| {
@@ -155,7 +143,7 @@ fn server_without_authentication_needs_consent_on_both_sides() {
 
 #[test]
 fn key_made_by_a_later_start_serves_the_existing_data() {
-    let fs = fs2!();
+    let Some(fs) = Fs::up_or_skip(2) else { return };
     fs.sh("echo old > f").ok();
     fs.stop().ok();
     // As a file system made before keys existed.
@@ -169,7 +157,7 @@ fn key_made_by_a_later_start_serves_the_existing_data() {
 
 #[test]
 fn key_add_copies_a_key_and_refuses_other_files() {
-    let fs = fs2!();
+    let Some(fs) = Fs::up_or_skip(2) else { return };
     let keys = fs.base.join("copies");
     let file = fs::read_dir(fs.dir().join("mgs/keys")).expect("it exists").next().expect("a key").expect("readable");
     let add = |from: &str| sh(&format!("SHEEN_KEY_DIR={} {} key add {from}", keys.display(), sheen().display()));
@@ -196,7 +184,7 @@ fn key_add_copies_a_key_and_refuses_other_files() {
 
 #[test]
 fn mount_that_demands_privacy_gets_it() {
-    let fs = fs2!();
+    let Some(fs) = Fs::up_or_skip(2) else { return };
     let content = noise(7, (3 << 20) + 5);
     fs::write(fs.path("written-here"), &content).expect("a file");
     let mount = Mount::with(&fs.source(), fs.base.join("private"), &["-o", "flavor=privacy"]);
@@ -271,7 +259,7 @@ fn key_ids(fs: &Fs) -> Vec<String> {
 
 #[test]
 fn key_withdrawn_during_a_transfer_ends_its_connections_and_a_newer_one_goes_on() {
-    let fs = fs2!();
+    let Some(fs) = Fs::up_or_skip(2) else { return };
     let (source, dir, holders) = (fs.source(), fs.dir(), fs.base.join("holders"));
     let [old] = &key_ids(&fs)[..] else { unreachable!("a new file system has one key") };
     // One mount has only a copy of the old key. The other one finds the new key as well.

@@ -20,7 +20,7 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 use sheen_tests::{
-    Guarded, can_mount,
+    Guarded,
     cluster::{Cluster, bash},
     mounts::{LIMIT, Watch},
     noise,
@@ -287,10 +287,7 @@ fn new_components_avoid_full_and_inactive_osts() {
 
 #[test]
 fn new_components_avoid_disconnected_osts() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let cluster = Cluster::start();
+    let Some(cluster) = Cluster::start_or_skip() else { return };
     let third = Oss::start(&cluster);
     let (a, b) = (cluster.mount_as("a"), cluster.mount_as("b"));
     let lfs = |line: &str| bash(&a.mnt, &format!("{} lfs {line}", sheen().display())).ok();

@@ -12,11 +12,11 @@ use std::{
 };
 
 use sheen_tests::{
-    Guarded, Mount, can_mount,
+    Guarded, Mount,
     cluster::{Cluster, bash},
     detach,
-    mounts::{LIMIT, TwoMounts},
-    noise, run, run_command, sheen,
+    mounts::LIMIT,
+    noise, run, run_command, sheen, two_mounts,
     wait::{blocks, eventually, let_pass, while_down},
 };
 
@@ -33,10 +33,7 @@ const SOME_SIGNALS: Duration = Duration::from_millis(2500);
 
 #[test]
 fn copy_completes_although_its_oss_is_killed_and_restarted() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mount = cluster.mount();
     let data = noise(1, 64 << 20);
     bash(&mount.mnt, &format!("{} lfs setstripe -c 2 -S 64K f", sheen().display())).ok();
@@ -64,10 +61,7 @@ fn copy_completes_although_its_oss_is_killed_and_restarted() {
 
 #[test]
 fn metadata_operations_continue_after_mds_and_mgs_restarts() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mount = cluster.mount();
     bash(&mount.mnt, "mkdir before && echo x > before/f && sync .").ok();
     let open = fs::OpenOptions::new().read(true).append(true).create(true).open(mount.path("open")).unwrap();
@@ -88,10 +82,7 @@ fn metadata_operations_continue_after_mds_and_mgs_restarts() {
 
 #[test]
 fn mds_that_starts_without_its_mgs_serves_existing_files() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mount = cluster.mount();
     bash(&mount.mnt, "mkdir d && echo x > d/f && sync .").ok();
     cluster.kill("mgs");
@@ -108,10 +99,7 @@ fn mds_that_starts_without_its_mgs_serves_existing_files() {
 
 #[test]
 fn stopped_mgs_logs_no_error() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mount = cluster.mount(); // the MDT and this mount wait at the MGS for changes of the configuration
     let at = cluster.children.iter().position(|(k, _)| *k == "mgs").unwrap();
     let (_, mut mgs) = cluster.children.remove(at);
@@ -124,10 +112,7 @@ fn stopped_mgs_logs_no_error() {
 
 #[test]
 fn waiter_for_a_killed_server_dies_by_sigkill_and_survives_other_signals() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let mount = cluster.mount();
     bash(&mount.mnt, "echo content > f && sync .").ok();
     cluster.kill("oss");
@@ -154,10 +139,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)";
 
 #[test]
 fn umount_returns_when_the_mount_has_left_its_servers() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let two = TwoMounts::up(LIMIT);
+    let two = two_mounts!(LIMIT);
     let param = |name: &str| run(sheen(), ["lctl", "get_param", "-n", name]);
     let exports = || -> u64 {
         let lines = param("obdfilter.*.num_exports").ok();
@@ -178,10 +160,7 @@ fn umount_returns_when_the_mount_has_left_its_servers() {
 /// The mount goes on where it is bound to: there is nothing to wait for.
 #[test]
 fn umount_succeeds_if_the_file_system_is_mounted_elsewhere_as_well() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let two = TwoMounts::up(LIMIT);
+    let two = two_mounts!(LIMIT);
     let elsewhere = tempfile::tempdir().unwrap();
     fs::write(two.second.path("f"), "data").unwrap();
     let paths = [two.second.mnt.as_os_str(), elsewhere.path().as_os_str()];
@@ -196,10 +175,7 @@ fn umount_succeeds_if_the_file_system_is_mounted_elsewhere_as_well() {
 
 #[test]
 fn keys_withdrawn_at_the_mgs_are_withdrawn_on_all_servers() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let cluster = Cluster::start();
+    let Some(cluster) = Cluster::start_or_skip() else { return };
     let (base, sheen) = (cluster.base.clone(), sheen().display().to_string());
     let keys = format!("SHEEN_KEY_DIR={}/theirs", base.display());
     bash(&base, &format!("{sheen} key issue --dir mgs --host | {keys} {sheen} key add -")).ok();

@@ -6,16 +6,7 @@ use std::{
 };
 
 use sheen_layout::Layout;
-use sheen_tests::{Fs, Guarded, can_mount, mounts::LIMIT, noise, run, sheen, two_mounts, wait::eventually};
-
-macro_rules! fs4 {
-    () => {
-        match can_mount().then(|| Fs::up(4)) {
-            Some(fs) => fs,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
+use sheen_tests::{Fs, Guarded, mounts::LIMIT, noise, run, sheen, two_mounts, wait::eventually};
 
 fn osts(fs: &Fs, file: &str) -> Vec<u32> {
     layout(fs, file).stripes().iter().map(|s| s.ost).collect()
@@ -29,7 +20,7 @@ fn layout(fs: &Fs, file: &str) -> Layout {
 
 #[test]
 fn getstripe_prints_what_lustre_prints() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs.lfs("setstripe -c 3 -S 1M -i 1 f3").ok();
     let text = fs.lfs("getstripe f3").ok();
     let mut lines = text.lines();
@@ -59,7 +50,7 @@ fn getstripe_prints_what_lustre_prints() {
 
 #[test]
 fn setstripe_options_give_the_requested_counts_and_osts() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let cases = [
         ("-c 1", 1, false),
         ("-c 2", 2, false),
@@ -99,7 +90,7 @@ fn setstripe_options_give_the_requested_counts_and_osts() {
 
 #[test]
 fn data_written_in_any_order_is_read_back_on_every_layout() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let data = noise(7, (9 << 20) + 4321);
     for (i, options) in ["-c 1", "-c 4 -S 64K", "-C 8 -S 1M", "-o 0,1,0,2,1,2,3,3 -S 256K"].iter().enumerate() {
         let name = format!("f{i}");
@@ -126,7 +117,7 @@ fn data_written_in_any_order_is_read_back_on_every_layout() {
 
 #[test]
 fn objects_are_created_by_their_first_write_and_destroyed_with_the_file() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let objects = || -> usize {
         let find = sheen_tests::run("find", [fs.dir().to_string_lossy().as_ref(), "-path", "*/ost*/O/*", "-type", "f"]);
         find.ok().lines().count()
@@ -147,7 +138,7 @@ fn objects_are_created_by_their_first_write_and_destroyed_with_the_file() {
 
 #[test]
 fn file_of_2000_stripes_is_written_and_2001_stripes_are_refused() {
-    let Some(fs) = can_mount().then(|| Fs::up(1)) else { return println!("skipped: no /dev/fuse") };
+    let Some(fs) = Fs::up_or_skip(1) else { return };
     fs.lfs("setstripe -C 2000 -S 64K wide").ok();
     assert_eq!(fs.lfs("getstripe -c wide").ok(), "2000\n\n");
     let file = OpenOptions::new().read(true).write(true).open(fs.path("wide")).unwrap();
@@ -171,7 +162,7 @@ fn file_of_2000_stripes_is_written_and_2001_stripes_are_refused() {
 
 #[test]
 fn setstripe_refuses_what_lustre_refuses() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let cases = [
         ("-S 100k e", 4, "lfs setstripe setstripe: invalid stripe size '100k'\n"),
         ("-S 65537 e", 4, "lfs setstripe setstripe: invalid stripe size '65537'\n"),
@@ -199,7 +190,7 @@ fn setstripe_refuses_what_lustre_refuses() {
 
 #[test]
 fn new_files_inherit_their_directorys_layout() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs::create_dir(fs.path("d")).unwrap();
     assert_eq!(
         fs.lfs("getstripe -d d").ok(),
@@ -226,7 +217,7 @@ fn new_files_inherit_their_directorys_layout() {
 
 #[test]
 fn parameters_that_a_user_leaves_open_do_not_come_from_the_roots_default() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let shape = |file: &str| (layout(&fs, file).stripe_count(), layout(&fs, file).stripe_size());
     fs.lfs("setstripe -c 3 -S 1M .").ok();
     fs::create_dir(fs.path("d")).unwrap();
@@ -264,7 +255,7 @@ fn getstripe_of_a_directory_shows_the_file_systems_defaults() {
 
 #[test]
 fn lfs_queries_return_fids_paths_targets_and_space() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     fs::create_dir(fs.path("d")).unwrap();
     fs::write(fs.path("d/f"), "x").unwrap();
     let fid = fs.lfs("path2fid d/f").ok();
@@ -294,7 +285,7 @@ fn lfs_queries_return_fids_paths_targets_and_space() {
 
 #[test]
 fn an_oss_joins_a_running_file_system() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let mgs = fs.status()["mgs"].as_str().unwrap().to_owned();
     let dir = fs.dir().parent().unwrap().join("more");
     let oss = std::process::Command::new(sheen())
@@ -325,7 +316,7 @@ fn an_oss_joins_a_running_file_system() {
 
 #[test]
 fn bash_completes_commands_options_and_parameters() {
-    let fs = fs4!();
+    let Some(fs) = Fs::up_or_skip(4) else { return };
     let bin = tempfile::tempdir().unwrap();
     for tool in ["lfs", "lctl"] {
         std::os::unix::fs::symlink(sheen(), bin.path().join(tool)).unwrap();

@@ -13,7 +13,6 @@ use std::{
 };
 
 use sheen_tests::{
-    can_mount,
     cluster::{Cluster, bash},
     is_root,
     mounts::as_nobody,
@@ -472,10 +471,7 @@ fn refused_swaps_change_nothing() {
 
 #[test]
 fn swaps_lose_nothing_when_servers_are_killed() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
     let data: Vec<Vec<u8>> = (0..4).map(|n| noise(n, M + n as usize)).collect();
     let name = |n: usize| format!("f{n}");
@@ -528,10 +524,7 @@ fn swaps_lose_nothing_when_servers_are_killed() {
 
 #[test]
 fn dirty_data_of_a_swapped_file_survives_an_ost_restart() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
     let paths = ["one", "other"].map(|name| mount.path(name));
     setstripe("-c 1 -i 0", &paths[0]);

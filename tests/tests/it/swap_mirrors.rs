@@ -11,7 +11,7 @@ use std::{
 };
 
 use sheen_tests::{
-    Ran, can_mount,
+    Ran,
     cluster::Cluster,
     noise,
     posix::{Map, layout, rw},
@@ -190,10 +190,7 @@ fn each_write_between_mirrored_swaps_is_in_exactly_one_file() {
 
 #[test]
 fn mirrored_swaps_lose_nothing_when_servers_are_killed() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
     let data = [noise(1, 2 * M), noise(2, 300_000)];
     let paths = ["one", "two"].map(|name| mount.path(name));

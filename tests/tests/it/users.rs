@@ -345,6 +345,8 @@ fn keys_of_hosts_and_users_cannot_add_or_replace_servers() {
             let block = DamagedBlock { offset: 0, len: 1, sum: 0 };
             let repair = ost::Request::Repair { object, block, at: 0 };
             assert_eq!(ask(&ost, repair, b"x").await.unwrap_err(), Errno::EPERM);
+            let recreate = ost::Request::Recreate { object, step: ost::Recreate::Begin { copy: 1, size: 1 } };
+            assert_eq!(ask(&ost, recreate, b"").await.unwrap_err(), Errno::EPERM);
             assert_eq!(ask(&ost, read(object), b"").await.unwrap_err(), Errno::NO_CAPABILITY);
             // A host without limits gets all capabilities.
             let all = if role == "--host" { rights::READ | rights::WRITE } else { rights::READ };

@@ -405,10 +405,7 @@ fn evicted_mount_discards_stores_into_a_mapping_and_msync_reports_it() {
 /// Dirty data that a killed OST has not received is sent after its restart.
 #[test]
 fn killed_ost_gets_the_dirty_data_after_its_restart() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let (mount, other) = (cluster.mount(), cluster.mount_as("mnt2"));
     let _watch = Watch::over(&[&mount.mnt, &other.mnt], LIMIT);
     setstripe(&mount.mnt, "-c 2 -S 64K", "f");
@@ -441,10 +438,7 @@ fn killed_ost_gets_the_dirty_data_after_its_restart() {
 /// Two mounts write alternate pieces of one file, one of them past the page cache.
 #[test]
 fn buffered_and_direct_writers_complete_although_their_ost_is_killed() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+    let Some(mut cluster) = Cluster::start_or_skip() else { return };
     let [a, b, reader] = ["mnt", "mnt2", "mnt3"].map(|name| cluster.mount_as(name));
     let _watch = Watch::over(&[&a.mnt, &b.mnt, &reader.mnt], LIMIT);
     setstripe(&a.mnt, "-c 2 -S 64K", "f");

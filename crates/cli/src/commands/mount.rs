@@ -103,25 +103,18 @@ async fn start(
     host: &Host,
     ready: &Ready,
 ) -> Result<sheen_mount::Mount> {
+    let once = async || {
+        let (source, mgs) = host::resolve_source(&host.rt, &args.source).await?;
+        let at = MountAt { source: &args.source, fsname: &source.fsname, subdir: &source.subdir, mountpoint };
+        host.mount(&mgs, at, asked.options.clone(), ready).await
+    };
     let mut left = asked.retries;
     loop {
-        match start_once(args, asked, mountpoint, host, ready).await {
+        match once().await {
             Err(failure) if left > 0 => tracing::warn!("{failure}; retrying, {left} attempts left"),
             outcome => return outcome,
         }
         left -= 1;
         host.rt.sleep(RETRY_PAUSE).await;
     }
-}
-
-async fn start_once(
-    args: &MountArgs,
-    asked: &MountRequest,
-    mountpoint: &Path,
-    host: &Host,
-    ready: &Ready,
-) -> Result<sheen_mount::Mount> {
-    let (source, mgs) = host::resolve_source(&host.rt, &args.source).await?;
-    let at = MountAt { source: &args.source, fsname: &source.fsname, subdir: &source.subdir, mountpoint };
-    host.mount(&mgs, at, asked.options.clone(), ready).await
 }

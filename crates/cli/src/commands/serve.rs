@@ -7,7 +7,7 @@ use sheen_lnet::{DEFAULT_PORT, Nid};
 
 use crate::{
     announce::{self, MDS_PORT, MgsAt, OSS_PORT},
-    args::{AuditArg, AuthArg, FailoverArgs, MdsArgs, MgsArgs, OssArgs, TargetArgs},
+    args::{MdsArgs, MgsArgs, OssArgs, ServerArgs, TargetArgs},
     config::check_fsname,
     dir_kind::DirKind,
     error::{Context, Result},
@@ -22,9 +22,9 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 pub fn mgs(args: &MgsArgs) -> Result {
     let listen = host::listen_address(&args.listen, DEFAULT_PORT)?;
     DirKind::Mgs.expect_in(&args.dir)?;
-    serve(&args.dir, (args.auth, &args.audit), &args.failover, async |host: &Host| {
-        let bound = host.listen(listen, &args.auth).await?;
-        host.serve_metrics(args.metrics).await?;
+    serve(&args.dir, &args.server, async |host: &Host| {
+        let bound = host.listen(listen, &args.server.auth).await?;
+        host.serve_metrics(args.server.metrics).await?;
         host.mgs(&args.dir).await?;
         println!("MGS ready at {}", Nid::Tcp(bound));
         Ok(())
@@ -73,14 +73,14 @@ pub fn oss(args: &OssArgs) -> Result {
 fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], &[Nid]) -> Result) -> Result {
     check_fsname(&args.fsname)?;
     let listen = args.listen.as_deref().map(|text| host::listen_address(text, port)).transpose()?;
-    serve(&args.dir, (args.auth, &args.audit), &args.failover, async |host: &Host| {
+    serve(&args.dir, &args.server, async |host: &Host| {
         host.join_keys(&args.dir)?;
         let mgs = MgsAt::resolve(&host.rt, &args.mgs).await?;
         let plan = announce::plan(&host.rt, &mgs, listen, port, args.announce.as_deref()).await?;
-        let bound = host.listen(plan.listen, &args.auth).await?;
-        host.serve_metrics(args.metrics).await?;
+        let bound = host.listen(plan.listen, &args.server.auth).await?;
+        host.serve_metrics(args.server.metrics).await?;
         let own = host.announced(&plan, bound);
-        let nids = announce::with_servicenodes(&host.rt, own, &args.failover.servicenodes).await?;
+        let nids = announce::with_servicenodes(&host.rt, own, &args.server.failover.servicenodes).await?;
         tokio::select! {
             started = start(host, &mgs.nids, &nids) => started,
             refused = host.net.refused(&mgs.nids) => Err(refused).context("cannot join the file system"),
@@ -90,19 +90,14 @@ fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], &
 
 /// Runs `start`, then serves until SIGTERM or SIGINT, until the directory of a target is removed,
 /// or until another server asks for the directory. Each target locks its own directory.
-fn serve(
-    dir: &Path,
-    (auth, audit): (AuthArg, &AuditArg),
-    failover: &FailoverArgs,
-    start: impl AsyncFnOnce(&Host) -> Result,
-) -> Result {
+fn serve(dir: &Path, args: &ServerArgs, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
     host::log_to_stderr();
     private_dir(dir)?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
-        let host = Host::of_server(rt, &auth, audit).await?;
+        let host = Host::of_server(rt, &args.auth, &args.audit).await?;
         let protection = tokio::select! {
-            taken = host.protect(dir, failover) => taken?,
+            taken = host.protect(dir, &args.failover) => taken?,
             asked = host::wait_for_signal() => return asked,
         };
         let started = Cell::new(false);

@@ -29,17 +29,11 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         return Ok(Errno::EINVAL.0);
     };
     let (param, name) = (format!("mgs.*.targets.{fsname}"), target_name(fsname, TargetKind::Ost, ost));
-    let text = match &mgs::values(&param, tool)[..] {
-        [text] => text.clone(),
-        [] => {
-            let text = "no MGS on this machine knows this file system; run this command where the MGS runs";
-            writeln!(tool.err, "error: del_ost: '{fsname}': {text}")?;
-            return Ok(Errno::ENODEV.0);
-        }
-        _ => {
-            let text = "several MGSs on this machine know it; use SHEEN_RUNTIME_DIR to select one";
-            writeln!(tool.err, "error: del_ost: '{fsname}': {text}")?;
-            return Ok(Errno::EINVAL.0);
+    let text = match mgs::value_of(&param, fsname, tool) {
+        Ok(text) => text,
+        Err((errno, why)) => {
+            writeln!(tool.err, "error: del_ost: {why}")?;
+            return Ok(errno.0);
         }
     };
     if dry {
@@ -84,4 +78,33 @@ fn refuse(name: &str, fsname: &str, errno: Errno, tool: &mut Tool<'_>) -> io::Re
     };
     writeln!(tool.err, "error: del_ost: {name}: {why}")?;
     Ok(errno.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_params::{Param, Params};
+
+    use super::super::tests::{Fakes, run_with};
+
+    /// A process with an MGS that knows the file system `lustre`.
+    fn mgs() -> Params {
+        let params = Params::new();
+        params.register("mgs.MGS.filesystems", Param::text(|| "lustre\n".into()));
+        params.register("mgs.MGS.targets.lustre", Param::text(|| "lustre-OST0000 tcp\n".into()));
+        params
+    }
+
+    #[test]
+    fn del_ost_reports_a_missing_or_ambiguous_mgs() {
+        let lctl = |processes: &[Params], ost: &str| {
+            run_with(&Fakes(processes), &["del_ost", "--dryrun", "-t", ost].map(str::to_owned))
+        };
+        assert_eq!(lctl(&[mgs()], "lustre-OST0000").0, 0);
+        let (code, _, err) = lctl(&[mgs()], "nofs-OST0000");
+        assert_eq!((code, &err[..]), (22, "error: del_ost: the MGS knows no file system 'nofs'\n"));
+        let (code, _, err) = lctl(&[Params::new()], "lustre-OST0000");
+        assert!(code == 19 && err.contains("no MGS that you can reach"), "{err}");
+        let (code, _, err) = lctl(&[mgs(), mgs()], "lustre-OST0000");
+        assert!(code == 22 && err.contains("several MGSs"), "{err}");
+    }
 }

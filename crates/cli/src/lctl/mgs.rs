@@ -42,10 +42,7 @@ pub fn find(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Re
     if known.is_empty() {
         let of = tool.fsname.as_ref().map(|fsname| format!(" of the file system '{fsname}'")).unwrap_or_default();
         writeln!(tool.err, "This command must be run on the MGS.\nerror: {command}: {}", Errno::ENODEV)?;
-        writeln!(
-            tool.err,
-            "no MGS{of} that you can reach runs on this machine; run this command where 'sheen up' or 'sheen mgs' runs"
-        )?;
+        writeln!(tool.err, "{}", none_runs(&of))?;
         return Ok(Err(Errno::ENODEV));
     }
     let named = |fsname: &&String| pattern.is_some_and(|pattern| names(pattern, fsname));
@@ -63,6 +60,28 @@ pub fn find(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Re
             Ok(Err(Errno::EINVAL))
         }
     }
+}
+
+/// Returns the value of `param`, which the MGS of this machine has for each file system that it
+/// knows. If not exactly one MGS has it, returns the errno and the reason, for the user.
+pub fn value_of(param: &str, fsname: &str, tool: &Tool<'_>) -> Result<String, (Errno, String)> {
+    let mut found = values(param, tool);
+    if found.len() > 1 {
+        let several = format!("several MGSs on this machine know a file system '{fsname}'");
+        return Err((Errno::EINVAL, format!("{several}; use SHEEN_RUNTIME_DIR to select one")));
+    }
+    found.pop().ok_or_else(|| {
+        if values("mgs.*.filesystems", tool).is_empty() {
+            (Errno::ENODEV, none_runs(""))
+        } else {
+            (Errno::EINVAL, format!("the MGS knows no file system '{fsname}'"))
+        }
+    })
+}
+
+/// Returns the message that this machine has no MGS. `of`: a restriction to some MGSs.
+fn none_runs(of: &str) -> String {
+    format!("no MGS{of} that you can reach runs on this machine; run this command where 'sheen up' or 'sheen mgs' runs")
 }
 
 /// Returns whether a component of the pattern names a target or mount of the file system.

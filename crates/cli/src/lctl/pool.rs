@@ -154,22 +154,9 @@ fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<Po
             return refuse(command, errno, text, tool);
         }
     }
-    match pools_of(fsname, tool).len() {
-        1 => Ok(Ok(PoolName { fsname: fsname.to_string(), pool: pool.to_string() })),
-        0 if !mgs::values("mgs.*.filesystems", tool).is_empty() => {
-            refuse(command, Errno::EINVAL, &format!("the MGS knows no file system '{fsname}'"), tool)
-        }
-        0 => {
-            let text =
-                "no MGS that you can reach runs on this machine; run this command where 'sheen up' or 'sheen mgs' runs";
-            refuse(command, Errno::ENODEV, text, tool)
-        }
-        _ => {
-            let text = format!(
-                "several MGSs on this machine know a file system '{fsname}'; use SHEEN_RUNTIME_DIR to select one"
-            );
-            refuse(command, Errno::EINVAL, &text, tool)
-        }
+    match mgs::value_of(&param(fsname), fsname, tool) {
+        Ok(_) => Ok(Ok(PoolName { fsname: fsname.to_string(), pool: pool.to_string() })),
+        Err((errno, why)) => refuse(command, errno, &why, tool),
     }
 }
 
@@ -181,7 +168,7 @@ fn refuse(command: &str, errno: Errno, what: &str, tool: &mut Tool<'_>) -> io::R
 /// Makes the MGS apply a change, and prints the result.
 fn make(command: &str, named: &PoolName, change: PoolChange, tool: &mut Tool<'_>) -> io::Result<i32> {
     let value = pools::write(&named.fsname, &named.pool, change);
-    let errno = mgs::order(&format!("mgs.*.pools.{}", named.fsname), value, tool);
+    let errno = mgs::order(&param(&named.fsname), value, tool);
     let ost = |ost| format!("{}_UUID", target_name(&named.fsname, TargetKind::Ost, ost));
     let text = match (errno, change) {
         (Errno(0), PoolChange::New) => format!("Pool {named} created"),
@@ -230,9 +217,14 @@ fn wait_until_received(named: &PoolName, tool: &mut Tool<'_>) -> io::Result<()> 
     writeln!(tool.err, "Warning, not all MDTs have received the change of pool {named} yet")
 }
 
+/// Returns the parameter of an MGS that shows the pools of a file system.
+fn param(fsname: &str) -> String {
+    format!("mgs.*.pools.{fsname}")
+}
+
 /// Returns the pools of a file system, once per MGS of this machine that knows it.
 pub fn pools_of(fsname: &str, tool: &Tool<'_>) -> Vec<Vec<Pool>> {
-    let texts = mgs::values(&format!("mgs.*.pools.{fsname}"), tool);
+    let texts = mgs::values(&param(fsname), tool);
     texts.iter().map(|text| pools::parse(fsname, text)).collect()
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use sheen_wire::{
-    Errno, Fid, Result, Time,
+    Errno, Fid, Result, Time, Utc,
     changelog::{self, Record},
     control,
 };
@@ -149,6 +149,9 @@ fn line(record: &Record) -> Vec<u8> {
     if !record.nid.is_empty() {
         line.push_str(&format!(" nid={}", String::from_utf8_lossy(&record.nid)));
     }
+    if let Some(mode) = record.mode() {
+        line.push_str(&format!(" m={mode}"));
+    }
     let mut line = line.into_bytes();
     let mut add = |text: String, name: &[u8]| {
         line.extend_from_slice(text.as_bytes());
@@ -169,18 +172,7 @@ fn line(record: &Record) -> Vec<u8> {
 
 /// Returns a time as `15:13:28.337394784 2026.11.30`, in UTC.
 fn date(time: Time) -> String {
-    const DAY: i64 = 24 * 3600;
-    let (days, second) = (time.sec.div_euclid(DAY), time.sec.rem_euclid(DAY));
-    // Of Howard Hinnant's `civil_from_days`: years begin in March, eras have 400 years.
-    let from_era = days + 719_468;
-    let (era, day_of_era) = (from_era.div_euclid(146_097), from_era.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let Utc { year, month, day, hour, minute, second, .. } = Utc::at(time.sec);
     format!("{hour:02}:{minute:02}:{second:02}.{:09} {year:04}.{month:02}.{day:02}", time.nsec)
 }
 
@@ -219,17 +211,23 @@ mod tests {
             ..record(2, Kind::Close, "")
         };
         let rename = Record { source: Some(Box::new(source)), flags: LAST, ..record(3, Kind::Renme, "new") };
-        let records = [record(1, Kind::Creat, "name"), close, rename];
+        let open = Record { flags: 0x242, kind: Kind::Open, index: 4, uid: 500, gid: 100, ..close.clone() };
+        let getxattr = Record { kind: Kind::Gxatr, index: 5, xattr: "user.x".into(), ..close.clone() };
+        let records = [record(1, Kind::Creat, "name"), close, rename, open, getxattr];
         let mut fake = Fake::new("/mnt/c1");
         fake.attribute("/mnt/c1", "sheen.changelog.0.0", &changelog::encode(&records).unwrap());
         fake.attribute("/mnt/c1", "sheen.changelog.0.2", &changelog::encode(&records[1..]).unwrap());
-        fake.attribute("/mnt/c1", "sheen.changelog.0.4", &changelog::encode(&[]).unwrap());
+        fake.attribute("/mnt/c1", "sheen.changelog.0.6", &changelog::encode(&[]).unwrap());
         let lines = [
             "1 01CREAT 15:13:28.337394784 2026.11.30 0x0 t=[0x200000401:0x1:0x0] j=touch.0 ef=0xf u=0:0 \
              nid=10.0.0.1@tcp p=[0x200000007:0x1:0x0] name\n",
             "2 11CLOSE 15:13:28.337394784 2026.11.30 0x0 t=[0x200000401:0x1:0x0] ef=0xf u=0:0 nid=10.0.0.1@tcp\n",
             "3 08RENME 15:13:28.337394784 2026.11.30 0x1 t=[0x200000401:0x1:0x0] j=touch.0 ef=0xf u=0:0 \
              nid=10.0.0.1@tcp p=[0x200000007:0x1:0x0] new s=[0x200000401:0x2:0x0] sp=[0x200000007:0x1:0x0] old\n",
+            "4 10OPEN  15:13:28.337394784 2026.11.30 0x242 t=[0x200000401:0x1:0x0] ef=0xf u=500:100 \
+             nid=10.0.0.1@tcp m=-w-\n",
+            "5 23GXATR 15:13:28.337394784 2026.11.30 0x0 t=[0x200000401:0x1:0x0] ef=0xf u=0:0 nid=10.0.0.1@tcp \
+             x=user.x\n",
         ];
         let shown = |command: &str, lines: &[&str]| {
             let stdout = if lines.is_empty() { String::new() } else { format!("--- stdout\n{}", lines.concat()) };
@@ -237,7 +235,7 @@ mod tests {
         };
         check_case(&mut fake, &shown("lustre-MDT0000", &lines));
         check_case(&mut fake, &shown("lustre-MDT0000 2 2", &lines[1..2]));
-        check_case(&mut fake, &shown("lustre-MDT0000 4", &[]));
+        check_case(&mut fake, &shown("lustre-MDT0000 6", &[]));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_admin::paths::join;
 use sheen_layout::lmv::{INHERIT_NONE, INHERIT_RR_UNLIMITED, INHERIT_UNLIMITED, LmvUser, MAGIC_USER};
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
@@ -170,7 +169,7 @@ fn getdirstripe(tool: &mut Tool, path: &Path, asked: &GetdirstripeOptions) -> Re
 fn descend(tool: &mut Tool, path: &Path, asked: &GetdirstripeOptions, mark: Option<u32>) -> Result<()> {
     let mut first = Ok(());
     // A stack instead of recursion, because the depth of a user's tree is unbounded.
-    let mut stack = vec![children(tool, path, &mut first)];
+    let mut stack = vec![tool.children("getdirstripe", path, &mut first)];
     while let Some(level) = stack.last_mut() {
         let Some(child) = level.pop() else {
             stack.pop();
@@ -187,21 +186,9 @@ fn descend(tool: &mut Tool, path: &Path, asked: &GetdirstripeOptions, mark: Opti
             tool.complain(format_args!("lfs getdirstripe: cannot get layout of '{}': {e} ({})", child.display(), e.0));
             first = first.and(Err(e));
         }
-        stack.push(children(tool, &child, &mut first));
+        stack.push(tool.children("getdirstripe", &child, &mut first));
     }
     first
-}
-
-/// Returns the paths of a directory's entries in reverse order.
-fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf> {
-    match tool.fs.list(path) {
-        Ok(names) => names.iter().rev().map(|name| join(path, name)).collect(),
-        Err(e) => {
-            tool.complain(format_args!("lfs getdirstripe: open {} failed: {e} ({})", path.display(), e.0));
-            *first = first.and(Err(e));
-            Vec::new()
-        }
-    }
 }
 
 fn show(tool: &mut Tool, path: &Path, asked: &GetdirstripeOptions, mark: Option<u32>) -> Result<()> {

@@ -12,7 +12,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_admin::paths::join;
 use sheen_layout::{Defaults, Layout, Pattern};
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
@@ -245,7 +244,7 @@ fn getstripe(tool: &mut Tool, path: &Path, asked: &mut Asked) -> Result<()> {
 /// the first one in `first`.
 fn descend(tool: &mut Tool, path: &Path, asked: &Asked, first: &mut Result<()>) {
     // A stack instead of recursion, because the depth of a user's tree is unbounded.
-    let mut stack = vec![children(tool, path, first)];
+    let mut stack = vec![tool.children("getstripe", path, first)];
     while let Some(level) = stack.last_mut() {
         let Some(child) = level.pop() else {
             stack.pop();
@@ -260,24 +259,12 @@ fn descend(tool: &mut Tool, path: &Path, asked: &Asked, first: &mut Result<()>) 
         }
         let shown = kind.and_then(|kind| show(tool, &child, kind, asked).map(|()| kind));
         match shown {
-            Ok(FileKind::Dir) if asked.recursive => stack.push(children(tool, &child, first)),
+            Ok(FileKind::Dir) if asked.recursive => stack.push(tool.children("getstripe", &child, first)),
             Ok(_) => {}
             Err(e) => {
                 tool.complain(format_args!("lfs getstripe: cannot get layout of '{}': {e} ({})", child.display(), e.0));
                 *first = first.and(Err(e));
             }
-        }
-    }
-}
-
-/// Returns the paths of a directory's entries in reverse order.
-fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf> {
-    match tool.fs.list(path) {
-        Ok(names) => names.iter().rev().map(|name| join(path, name)).collect(),
-        Err(e) => {
-            tool.complain(format_args!("lfs getstripe: open {} failed: {e} ({})", path.display(), e.0));
-            *first = first.and(Err(e));
-            Vec::new()
         }
     }
 }

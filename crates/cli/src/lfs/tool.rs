@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use sheen_admin::{FileSystem, mounts::ANSWER_WAIT, not_sheen};
+use sheen_admin::{FileSystem, mounts::ANSWER_WAIT, not_sheen, paths::join};
 use sheen_wire::{Errno, control, control::MountInfo};
 
 use crate::time_limits::scaled;
@@ -78,6 +78,19 @@ impl Tool<'_> {
             let (what, dir) = ("llapi_semantic_traverse: Failed to open", dir.display());
             self.complain(format_args!("lfs {command}: {what} '{dir}': {e} ({})", e.0));
         })
+    }
+
+    /// Returns the paths of a directory's entries in reverse order, for a stack. Reports a failure,
+    /// and notes it in `first` if it is the first one.
+    pub fn children(&mut self, command: &str, dir: &Path, first: &mut Result<(), Errno>) -> Vec<PathBuf> {
+        match self.fs.list(dir) {
+            Ok(names) => names.iter().rev().map(|name| join(dir, name)).collect(),
+            Err(e) => {
+                self.complain(format_args!("lfs {command}: open {} failed: {e} ({})", dir.display(), e.0));
+                *first = first.and(Err(e));
+                Vec::new()
+            }
+        }
     }
 
     /// Returns the JSON value of the control attribute `name` from the mount that `path` lies on.

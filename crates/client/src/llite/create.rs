@@ -2,11 +2,16 @@
 
 use bytes::Bytes;
 use sheen_wire::{
-    Errno, Fid, FileKind, Result,
+    Cred, Errno, Fid, FileKind, Result,
     mds::{NewNode, Request},
 };
 
-use crate::{Caller, Client, EntryAttr, mdc, stats::Op};
+use super::attr_cache::Asking;
+use crate::{
+    Caller, Client, EntryAttr,
+    mdc::{self, MdtReply},
+    stats::Op,
+};
 
 impl Client {
     /// Creates a directory.
@@ -64,13 +69,7 @@ impl Client {
             let (name, node) = (name.clone(), node.clone());
             Request::Create { cred, parent, name, fid, node, mode, umask }
         };
-        let (asking, dir) = (self.asking_unknown(), self.asking(parent));
-        let change = self.cache.change_adding(parent, name, None);
-        let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
-        let token = change.end(&answer);
-        let (asking, dir) = (asking.changed(token), dir.changed(token));
-        let answer = answer?;
-        self.cache_dir(answer.dir, &dir);
+        let (answer, asking) = self.ask_adding(who, parent, name, request).await?;
         let reply = self.cache_attr(&mdc::entry(answer.reply)?, &answer.locks, &asking)?;
         self.cache_name(parent, name, &reply);
         if reply.attr.kind == FileKind::Dir {
@@ -78,5 +77,24 @@ impl Client {
         }
         // A new file has no objects to query.
         Ok(self.just_made(&reply))
+    }
+
+    /// Asks the MDT to add a new inode and its name to a directory. Caches the attributes of the
+    /// directory. Returns the reply, and the state under which the new inode may be cached.
+    pub(super) async fn ask_adding(
+        &self,
+        who: &Caller,
+        parent: Fid,
+        name: &Bytes,
+        request: impl Fn(Cred) -> Request,
+    ) -> Result<(MdtReply, Asking)> {
+        let (asking, dir) = (self.asking_unknown(), self.asking(parent));
+        let change = self.cache.change_adding(parent, name, None);
+        let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
+        let token = change.end(&answer);
+        let (asking, dir) = (asking.changed(token), dir.changed(token));
+        let answer = answer?;
+        self.cache_dir(answer.dir, &dir);
+        Ok((answer, asking))
     }
 }

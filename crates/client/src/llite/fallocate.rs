@@ -10,7 +10,6 @@ use super::{
 use crate::{
     Client, OpenFile,
     failure::Failure,
-    lov::InUse,
     stats::Op,
     types::falloc::{KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE},
 };
@@ -58,13 +57,7 @@ impl Client {
             _ => self.place_for_writing(file, offset, len, false).await?,
         };
         let used = LayoutUse::new(file, layout.clone(), changes);
-        let (guard, locks) = match file.mirror() {
-            0 => (guard, InUse::default()),
-            _ => {
-                drop(guard);
-                (None, Box::pin(self.lock_mirror(file, &used)).await?)
-            }
-        };
+        let (guard, locks) = self.lock_change(file, &used, guard).await?;
         file.note_write();
         let change = self.cache.change(&[fid], true);
         let (answer, _) = self.under(fid, guard, self.lov.allocate(&layout, mode, (offset, len), &locks)).await;

@@ -38,6 +38,7 @@ use crate::{
     Caller, Client, OpenFile, ReadData,
     cache::{ReadRefs, data::Reading},
     failure::Failure,
+    locks::LockRef,
     lov::InUse,
     mdc,
 };
@@ -125,6 +126,26 @@ impl Client {
             self.edited(fid).await;
             retries.again()?;
         }
+    }
+
+    /// Returns the locks under which the data of an open file may be changed. `guard`: the LAYOUT
+    /// lock, if the client holds it. If the file uses one mirror, the client locks the mirror's
+    /// objects instead.
+    ///
+    /// # Errors
+    /// As [`Client::lock_mirror`].
+    pub(crate) async fn lock_change(
+        &self,
+        file: &OpenFile,
+        used: &LayoutUse,
+        guard: Option<LockRef>,
+    ) -> Result<(Option<LockRef>, InUse), Failure> {
+        if file.mirror() == 0 {
+            return Ok((guard, InUse::default()));
+        }
+        // Not in use while the other locks are waited for.
+        drop(guard);
+        Ok((None, Box::pin(self.lock_mirror(file, used)).await?))
     }
 
     /// Locks all objects of the mirror that an open file uses, before a change of them, and then

@@ -80,13 +80,7 @@ impl Client {
         self.check_not_virtual(parent)?;
         let fid = self.mdc.next_fid().await?;
         let request = |cred| Request::OpenCreate { cred, parent, name: name.clone(), fid, flags, mode, umask };
-        let (asking, dir) = (self.asking_unknown(), self.asking(parent));
-        let change = self.cache.change_adding(parent, name, None);
-        let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
-        let token = change.end(&answer);
-        let (asking, dir) = (asking.changed(token), dir.changed(token));
-        let answer = answer?;
-        self.cache_dir(answer.dir, &dir);
+        let (answer, asking) = self.ask_adding(who, parent, name, request).await?;
         let opened = self.opened(answer.reply, flags)?;
         self.doubt_layout(&opened.file, answer.overtaken);
         let fid = opened.entry.attr.fid;

@@ -115,13 +115,7 @@ impl Client {
             0 => self.write_mode(file, len, sync, page),
             _ => WriteMode { sync, page, ..WriteMode::default() },
         };
-        let (guard, locks) = match file.mirror() {
-            0 => (guard, InUse::default()),
-            _ => {
-                drop(guard);
-                (None, Box::pin(self.lock_mirror(file, &used)).await?)
-            }
-        };
+        let (guard, locks) = self.lock_change(file, &used, guard).await?;
         let answer = {
             let work = pin!(self.write_at(file, layout, offset, data.clone(), mode, &locks));
             self.under(fid, guard, work).await.0

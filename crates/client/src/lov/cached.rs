@@ -64,25 +64,18 @@ impl Lov {
     ///
     /// # Errors
     /// The error of an OST that was asked for locks.
-    pub async fn keep(
-        &self,
-        layout: &Layout,
-        split: &Split,
-        offset: u64,
-        data: &Bulk,
-        begun: &mut bool,
-    ) -> Result<bool> {
+    pub async fn keep(&self, layout: &Layout, split: &Split, data: &Bulk, begun: &mut bool) -> Result<bool> {
         if self.tight.contains(layout.fid()) || !self.may_keep(layout, split) {
             return Ok(false);
         }
-        let stride = self.note_write(layout, split, offset).map(|stride| (offset, stride));
+        let stride = self.note_write(layout, split);
         for _ in 0..ROUNDS_MAX {
             let Some(locks) = self.lock_runs(layout, split, stride, true).await? else { return Ok(false) };
             // The replies with the locks may say so.
             if self.tight.contains(layout.fid()) {
                 return Ok(false);
             }
-            let put = self.put(layout, split, offset, data)?;
+            let put = self.put(layout, split, data)?;
             drop(locks);
             *begun |= put.is_err() && split.runs.len() > 1;
             match put {
@@ -95,11 +88,11 @@ impl Lov {
     }
 
     /// Notes a write to a file. Returns the stride that it continues.
-    fn note_write(&self, layout: &Layout, split: &Split, offset: u64) -> Option<Stride> {
+    fn note_write(&self, layout: &Layout, split: &Split) -> Option<Stride> {
         let len = split.runs.iter().map(|run| run.len).sum();
         // Always the same object, because each sees only some of the writes.
         let (ost, object) = layout.stripes().iter().find_map(|s| Some((self.get(s.ost)?, s.object)))?;
-        ost.writeback.note_write(object, offset, len)
+        ost.writeback.note_write(object, split.offset, len)
     }
 
     /// Requests PW on a run of the write at `offset`, which continues a stride, and waits for it.
@@ -145,13 +138,7 @@ impl Lov {
 
     /// Stores a write in the caches of its OSTs. If one rejects its part, returns this OST and the
     /// reason.
-    fn put(
-        &self,
-        layout: &Layout,
-        split: &Split,
-        offset: u64,
-        data: &Bulk,
-    ) -> Result<std::result::Result<(), (Arc<Ost>, Put)>> {
+    fn put(&self, layout: &Layout, split: &Split, data: &Bulk) -> Result<std::result::Result<(), (Arc<Ost>, Put)>> {
         let file = layout.fid();
         let put = |run: &Run, data: &Bulk| {
             let stripe = stripe(layout, run.stripe)?;
@@ -162,7 +149,7 @@ impl Lov {
         if let [only] = &split.runs[..] {
             return put(only, data);
         }
-        for (run, data) in split.runs.iter().zip(deal(layout, split, offset, data)) {
+        for (run, data) in split.runs.iter().zip(deal(layout, split, data)) {
             if let Err(refused) = put(run, &data)? {
                 return Ok(Err(refused));
             }
@@ -170,10 +157,10 @@ impl Lov {
         Ok(Ok(()))
     }
 
-    /// Locks the whole range of a write in PW. With the offset and `stride` of a write that goes on
-    /// with a stride, also requests locks ahead. `None`: the write is sent lockless, because an
-    /// object is contended (`lockless`: such an object needs no lock), or because locks are revoked
-    /// faster than they are granted.
+    /// Locks the whole range of a write in PW. With the `stride` that the write continues, also
+    /// requests locks ahead. `None`: the write is sent lockless, because an object is contended
+    /// (`lockless`: such an object needs no lock), or because locks are revoked faster than they
+    /// are granted.
     ///
     /// # Errors
     /// The error of an OST.
@@ -181,7 +168,7 @@ impl Lov {
         &self,
         layout: &Layout,
         split: &Split,
-        stride: Option<(u64, Stride)>,
+        stride: Option<Stride>,
         lockless: bool,
     ) -> Result<Option<Vec<LockRef>>> {
         for _ in 0..ROUNDS_MAX {
@@ -194,7 +181,7 @@ impl Lov {
                     continue;
                 }
                 let is_granted = match stride {
-                    Some((offset, stride)) => match self.lock_records(layout, run, offset, stride).await? {
+                    Some(stride) => match self.lock_records(layout, run, split.offset, stride).await? {
                         // Used once, even if it is revoked already.
                         (Some(lock), _) if split.runs.len() == 1 => return Ok(Some(vec![lock])),
                         (_, is_refused) => !is_refused,

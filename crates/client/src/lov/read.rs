@@ -119,7 +119,7 @@ impl Lov {
         }
         let data = match &mut runs[..] {
             [only] if split.runs[0].len == len => std::mem::take(only),
-            _ => assemble(layout, &split, &runs, offset),
+            _ => assemble(layout, &split, &runs),
         };
         Ok((data, None))
     }
@@ -200,12 +200,12 @@ fn distribute(runs: &mut [Bulk], pieces: &[Piece], reply: Reply, bulk: Bulk) -> 
 }
 
 /// Returns the runs' bytes in file order, with zeros for holes before the last byte found.
-fn assemble(layout: &Layout, split: &Split, runs: &[Bulk], offset: u64) -> Bulk {
+fn assemble(layout: &Layout, split: &Split, runs: &[Bulk]) -> Bulk {
     let mut data = Bulk::new();
     for (run, pos, chunk) in split.chunks(layout) {
         let found = runs[run].slice(pos as usize, chunk.len as usize);
         if !found.is_empty() {
-            let hole = (chunk.file_offset - offset).saturating_sub(data.len() as u64);
+            let hole = (chunk.file_offset - split.offset).saturating_sub(data.len() as u64);
             push_zeros(&mut data, hole);
             data.append(found);
         }

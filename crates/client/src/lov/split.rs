@@ -31,7 +31,8 @@ pub struct Run {
 /// The runs of a range of a file.
 #[derive(Debug)]
 pub struct Split {
-    offset: u64,
+    /// First byte of the file.
+    pub offset: u64,
     len: u64,
     /// See [`Run`].
     pub runs: Vec<Run>,

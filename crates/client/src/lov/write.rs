@@ -92,24 +92,22 @@ impl Lov {
         let split = Split::new(layout, offset, data.len() as u64);
         let _changing = self.ends.changing(layout);
         let mut begun = false;
-        let answer = self.write_split(layout, &split, offset, data, mode, held, &mut begun).await;
+        let answer = self.write_split(layout, &split, data, mode, held, &mut begun).await;
         after(begun, answer)
     }
 
     /// Writes the runs of `split`. Sets `begun` when a part is in the file or in flight, while the
     /// remainder may fail.
-    #[allow(clippy::too_many_arguments, reason = "what the write is")]
     async fn write_split(
         &self,
         layout: &Layout,
         split: &Split,
-        offset: u64,
         data: Bulk,
         mode: WriteMode,
         held: &InUse,
         begun: &mut bool,
     ) -> Result<usize> {
-        if mode.cache && data.len() < CACHED_WRITE_BYTES_MAX && self.keep(layout, split, offset, &data, begun).await? {
+        if mode.cache && data.len() < CACHED_WRITE_BYTES_MAX && self.keep(layout, split, &data, begun).await? {
             return Ok(data.len());
         }
         let in_use = |locks: Vec<LockRef>| InUse::new(layout, split.runs.iter().map(|run| run.stripe).zip(locks));
@@ -123,7 +121,7 @@ impl Lov {
             if locks.is_none() {
                 settling.await;
             }
-            match self.write_through(layout, split, offset, &data, mode, locks.as_ref().unwrap_or(held), begun).await {
+            match self.write_through(layout, split, &data, mode, locks.as_ref().unwrap_or(held), begun).await {
                 Err(NotWritten::LockFirst) => {}
                 Err(NotWritten::Failure(failure)) => return Err(failure),
                 Ok(written) => return Ok(written),
@@ -136,12 +134,10 @@ impl Lov {
         Err(Errno::EIO.into())
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what the write is")]
     async fn write_through(
         &self,
         layout: &Layout,
         split: &Split,
-        offset: u64,
         data: &Bulk,
         mode: WriteMode,
         held: &InUse,
@@ -155,7 +151,7 @@ impl Lov {
             self.write_rpc(file, ost, parts, mode, data.clone(), held).await?;
             return Ok(len);
         }
-        let runs = deal(layout, split, offset, data);
+        let runs = deal(layout, split, data);
         let runs = &runs;
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
@@ -234,10 +230,10 @@ impl Lov {
 }
 
 /// Returns each run's bytes, sharing memory with `data`.
-pub(super) fn deal(layout: &Layout, split: &Split, offset: u64, data: &Bulk) -> Vec<Bulk> {
+pub(super) fn deal(layout: &Layout, split: &Split, data: &Bulk) -> Vec<Bulk> {
     let mut runs = vec![Bulk::new(); split.runs.len()];
     for (run, _, chunk) in split.chunks(layout) {
-        runs[run].append(data.slice((chunk.file_offset - offset) as usize, chunk.len as usize));
+        runs[run].append(data.slice((chunk.file_offset - split.offset) as usize, chunk.len as usize));
     }
     runs
 }

@@ -7,8 +7,8 @@
 //! request for hundreds of closes.
 //!
 //! Invariants:
-//! * each close carries its age, so the access time is the time of the close, and a later change of
-//!   the access time is not undone;
+//! * each close carries its age, also when it is sent late or again ([`Request::delay`]). So the
+//!   access time is the time of the close, and a later change of the access time is not undone;
 //! * before this client returns the attributes of a file that was read, it sends the file's pending
 //!   close;
 //! * an access time that the MDT has answered survives its crash: the close is replayed;
@@ -175,7 +175,7 @@ impl Closes {
 
     fn request(&self, files: Vec<Close>) -> Request {
         let now = self.rt.now();
-        let age = |at: Instant| u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX);
+        let age = |at: Instant| u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
         let closed = |close: Close| Closed { fid: close.fid, handle: close.handle, read: close.read.map(age) };
         Request::Close { files: files.into_iter().map(closed).collect() }
     }

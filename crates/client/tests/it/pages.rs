@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::fake::{Kernel, Mounted, ROOT, bulk, name, root, with, with_tcp};
+use crate::fake::{Kernel, Mounted, ROOT, bulk, name, root, with, with_tcp, world::Habits};
 use sheen_client::OpenFile;
 use sheen_layout::{Count, Spec, Template, TemplateComponent};
 use sheen_wire::{
@@ -149,21 +149,27 @@ fn page_write_behind_end_requests_no_objects() {
     });
 }
 
+/// Writes a page back, and evicts the client while the OST has the habit of delaying a request of
+/// that write. The write must fail.
+async fn evict_during_page_write(m: &Mounted, file: &Arc<OpenFile>, habit: fn(&mut Habits) -> &mut bool) {
+    *habit(&mut m.world.state.lock().habits) = true;
+    let (client, mapped, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
+    let writing = rt.spawn("page", async move { client.write_page(&mapped, 0, bulk(&[2; PAGE])).await });
+    rt.sleep(Duration::from_millis(50)).await;
+    assert!(!writing.is_finished());
+    let export = m.world.state.lock().locks.osts[&0].clone();
+    export.evict("test");
+    rt.sleep(Duration::from_secs(1)).await;
+    *habit(&mut m.world.state.lock().habits) = false;
+    assert_eq!(writing.await.unwrap(), Err(Errno::EIO));
+}
+
 /// Other clients may have written the page since.
 #[test]
 fn page_write_is_not_resent_after_eviction() {
     with_tcp(1, STRIPE as u32, &[0], async |m| {
         let f = file(&m, 5000).await;
-        m.world.state.lock().habits.hold = true;
-        let (client, mapped, rt) = (m.client.clone(), f.clone(), m.net.rt().clone());
-        let writing = rt.spawn("page", async move { client.write_page(&mapped, 0, bulk(&[2; PAGE])).await });
-        rt.sleep(Duration::from_millis(50)).await;
-        assert!(!writing.is_finished());
-        let export = m.world.state.lock().locks.osts[&0].clone();
-        export.evict("test");
-        rt.sleep(Duration::from_secs(1)).await;
-        m.world.state.lock().habits.hold = false;
-        assert_eq!(writing.await.unwrap(), Err(Errno::EIO));
+        evict_during_page_write(&m, &f, |habits| &mut habits.hold).await;
         page(&m, &f, 0, PAGE).await;
     });
 }
@@ -174,16 +180,7 @@ fn page_write_that_requests_size_during_eviction_fails() {
     with_tcp(1, STRIPE as u32, &[0], async |m| {
         let f = file(&m, 5000).await;
         m.world.asked();
-        m.world.state.lock().habits.blind = true;
-        let (client, mapped, rt) = (m.client.clone(), f.clone(), m.net.rt().clone());
-        let writing = rt.spawn("page", async move { client.write_page(&mapped, 0, bulk(&[2; PAGE])).await });
-        rt.sleep(Duration::from_millis(50)).await;
-        assert!(!writing.is_finished());
-        let export = m.world.state.lock().locks.osts[&0].clone();
-        export.evict("test");
-        rt.sleep(Duration::from_secs(1)).await;
-        m.world.state.lock().habits.blind = false;
-        assert_eq!(writing.await.unwrap(), Err(Errno::EIO));
+        evict_during_page_write(&m, &f, |habits| &mut habits.blind).await;
         assert_eq!(asked(&m, "write"), 0, "no byte may overwrite later data");
         page(&m, &f, 0, PAGE).await;
     });

@@ -1,7 +1,5 @@
 //! IOR's output for people, and its CSV.
 
-use std::io::Write;
-
 use crate::{
     clock::Moment,
     ior::{
@@ -11,7 +9,7 @@ use crate::{
         step::Access,
     },
     machine,
-    output::Format,
+    output::{Format, Lines},
     size::human,
     stats::Spread,
 };
@@ -34,18 +32,13 @@ pub struct Printer<'a> {
     pub plan: &'a Plan,
     /// [`Format::Default`] or [`Format::Csv`]; anything else prints nothing.
     pub format: Format,
-    /// Where to print. A closed pipe does not end the run.
-    pub out: Box<dyn Write>,
+    /// Where to print.
+    pub lines: Lines,
 }
 
 impl Printer<'_> {
-    fn line(&mut self, text: &str) {
-        let _ = writeln!(self.out, "{text}");
-        let _ = self.out.flush();
-    }
-
     fn pair(&mut self, key: &str, value: impl std::fmt::Display) {
-        self.line(&format!("{key:<20}: {value}"));
+        self.lines.line(&format!("{key:<20}: {value}"));
     }
 
     fn is_table(&self) -> bool {
@@ -55,7 +48,7 @@ impl Printer<'_> {
     /// Prints what is known before the run.
     pub fn header(&mut self, command_line: &str) {
         if self.format == Format::Csv {
-            self.line(CSV);
+            self.lines.line(CSV);
         }
         if !self.is_table() {
             return;
@@ -63,7 +56,7 @@ impl Printer<'_> {
         let plan = self.plan;
         let [system, host, release] = machine::system();
         let now = Moment::now().ctime();
-        self.line(&format!("sheen lab ior {} (options and output of IOR 4)", env!("CARGO_PKG_VERSION")));
+        self.lines.line(&format!("sheen lab ior {} (options and output of IOR 4)", env!("CARGO_PKG_VERSION")));
         self.pair("Began", &now);
         self.pair("Command line", command_line);
         let detail = if plan.verbose >= 2 { format!(" {release}") } else { String::new() };
@@ -75,10 +68,10 @@ impl Printer<'_> {
         if let Some(space) = machine::space(&path) {
             self.pair("FS", space);
         }
-        self.line("\nOptions: ");
+        self.lines.line("\nOptions: ");
         self.options();
-        self.line("\nResults: ");
-        self.line(PHASES);
+        self.lines.line("\nResults: ");
+        self.lines.line(PHASES);
     }
 
     fn options(&mut self) {
@@ -134,7 +127,7 @@ impl Printer<'_> {
             Format::Default => {
                 if let (Some(tasks), true) = (&phase.stonewall, plan.verbose > 0) {
                     for (rank, task) in tasks.iter().enumerate() {
-                        self.line(&format!("{rank}: stonewalling pairs accessed: {}", task.transfers));
+                        self.lines.line(&format!("{rank}: stonewalling pairs accessed: {}", task.transfers));
                     }
                 }
                 if let (Some(tasks), Some((seconds, _))) = (&phase.stonewall, phase.until_stonewall()) {
@@ -142,7 +135,7 @@ impl Printer<'_> {
                     let gib = |bytes: u64| bytes as f64 / 1_073_741_824.0;
                     let least = tasks.iter().map(|t| t.bytes).min().unwrap_or(0);
                     let mean = tasks.iter().map(|t| t.bytes).sum::<u64>() / tasks.len().max(1) as u64;
-                    self.line(&format!(
+                    self.lines.line(&format!(
                         "stonewalling pairs accessed min: {} max: {} -- min data: {:.1} GiB mean data: {:.1} GiB time: {seconds:.1}s",
                         counts.clone().min().unwrap_or(0),
                         counts.max().unwrap_or(0),
@@ -153,11 +146,11 @@ impl Printer<'_> {
                 let [bandwidth, iops, latency, rest @ ..] = numbers.map(number);
                 let rest = rest.join(" ");
                 let name = phase.name();
-                self.line(&format!("{name:<10}{bandwidth} {iops} {latency}  {rest} {:<4}", phase.repetition));
+                self.lines.line(&format!("{name:<10}{bandwidth} {iops} {latency}  {rest} {:<4}", phase.repetition));
             }
             Format::Csv => {
                 let numbers = numbers.map(|number| format!("{number:.4}")).join(",");
-                self.line(&format!("{},{numbers},{},{}", phase.name(), plan.tasks, phase.repetition));
+                self.lines.line(&format!("{},{numbers},{},{}", phase.name(), plan.tasks, phase.repetition));
             }
             Format::Json => {}
         }
@@ -168,7 +161,7 @@ impl Printer<'_> {
         if self.is_table() && self.plan.verbose > 0 {
             let nothing =
                 format!("{:<11}{:<11}{:<12}{:<11}{:<11}", "-", "-", "-", "-", "-") + &format!("{:<11}", "-").repeat(3);
-            self.line(&format!("{:<10}{nothing}{} {repetition:<4}", "remove", number(seconds)));
+            self.lines.line(&format!("{:<10}{nothing}{} {repetition:<4}", "remove", number(seconds)));
         }
     }
 
@@ -179,15 +172,15 @@ impl Printer<'_> {
         }
         for (access, name) in [(Access::Write, "Max Write: "), (Access::Read, "Max Read:  ")] {
             if let Some(best) = outcome.of(access).map(Phase::bandwidth).reduce(f64::max) {
-                self.line(&format!("{name}{best:.2} MiB/sec ({:.2} MB/sec)", best * MB));
+                self.lines.line(&format!("{name}{best:.2} MiB/sec ({:.2} MB/sec)", best * MB));
             }
         }
-        self.line("\nSummary of all tests:");
-        self.line(SUMMARY);
+        self.lines.line("\nSummary of all tests:");
+        self.lines.line(SUMMARY);
         for access in [Access::Write, Access::Read] {
             if outcome.of(access).next().is_some() {
                 let row = self.summary_row(outcome, access);
-                self.line(&row);
+                self.lines.line(&row);
             }
         }
         self.pair("Finished", Moment::now().ctime());

@@ -16,7 +16,7 @@ use crate::{
         step::Access,
     },
     launch, machine,
-    output::Format,
+    output::{Format, Lines},
     record::Circumstances,
     report::Report,
     session::Session,
@@ -38,7 +38,7 @@ pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
     let phases = [plan.write, plan.check_write, plan.read || plan.check_read];
     let phases = phases.iter().filter(|phase| **phase).count() * plan.repetitions as usize;
     let mut session = Session::new(phases, &args.output)?;
-    let mut printer = Printer { plan: &plan, format, out: Box::new(io::stdout()) };
+    let mut printer = Printer { plan: &plan, format, lines: Lines::to(io::stdout()) };
     printer.header(words);
     if let Some(path) = plan.existing_file() {
         let fate = if plan.use_existing { "overwritten" } else { "deleted" };
@@ -84,7 +84,7 @@ pub fn run_with_shape(plan: &Plan, session: &mut Session) -> io::Result<Outcome>
 }
 
 fn quietly(plan: &Plan, session: &mut Session, mut outcome: Outcome) -> io::Result<Outcome> {
-    let mut printer = Printer { plan, format: Format::Json, out: Box::new(io::sink()) };
+    let mut printer = Printer { plan, format: Format::Json, lines: Lines::to(io::sink()) };
     run(plan, &mut outcome, session, &mut printer).map(|()| outcome)
 }
 

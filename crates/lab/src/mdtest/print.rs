@@ -1,7 +1,5 @@
 //! mdtest's output for people, and CSV.
 
-use std::io::Write;
-
 use crate::{
     clock::Moment,
     machine,
@@ -10,7 +8,7 @@ use crate::{
         phase::Kind,
         plan::Plan,
     },
-    output::Format,
+    output::{Format, Lines},
     stats::Spread,
 };
 
@@ -35,40 +33,35 @@ pub struct Printer<'a> {
     pub format: Format,
     /// Quantity in the table.
     pub show: Show,
-    /// Where to print. A closed pipe does not end the run.
-    pub out: Box<dyn Write>,
+    /// Where to print.
+    pub lines: Lines,
 }
 
 impl Printer<'_> {
-    fn line(&mut self, text: &str) {
-        let _ = writeln!(self.out, "{text}");
-        let _ = self.out.flush();
-    }
-
     /// Prints what is known before the run.
     pub fn header(&mut self, command_line: &str) {
         if self.format == Format::Csv {
-            self.line(CSV);
+            self.lines.line(CSV);
         }
         if self.format != Format::Default {
             return;
         }
         let plan = self.plan;
-        self.line(&format!("-- started at {} --\n", Moment::now().slashes()));
-        self.line(&format!(
+        self.lines.line(&format!("-- started at {} --\n", Moment::now().slashes()));
+        self.lines.line(&format!(
             "sheen lab mdtest {} (options and output of mdtest 4) was launched with {} total task(s) on {} node(s)",
             env!("CARGO_PKG_VERSION"),
             plan.tasks,
             plan.node_count()
         ));
-        self.line(&format!("Command line used: {command_line}"));
+        self.lines.line(&format!("Command line used: {command_line}"));
         let dir = plan.dir(0);
-        self.line(&format!("{:<20}: {}", "Path", dir.display()));
+        self.lines.line(&format!("{:<20}: {}", "Path", dir.display()));
         if let Some(space) = machine::space(&dir) {
-            self.line(&format!("{:<20}: {space}", "FS"));
+            self.lines.line(&format!("{:<20}: {space}", "FS"));
         }
         if plan.stride > 0 {
-            self.line(&format!("Shifting ranks by {} for each phase.", plan.stride));
+            self.lines.line(&format!("Shifting ranks by {} for each phase.", plan.stride));
         }
         let items = u64::from(plan.tasks) * plan.items;
         let what = match (plan.test_files, plan.test_dirs) {
@@ -76,7 +69,7 @@ impl Printer<'_> {
             (true, false) => "files",
             _ => "directories",
         };
-        self.line(&format!("{} tasks, {items} {what}", plan.tasks));
+        self.lines.line(&format!("{} tasks, {items} {what}", plan.tasks));
     }
 
     /// Prints a phase, if the user wants details.
@@ -87,10 +80,10 @@ impl Printer<'_> {
                     let items = tasks.iter().map(|t| t.items);
                     let mean = items.clone().sum::<u64>() as f64 / tasks.len().max(1) as f64;
                     let (min, max) = (items.clone().min().unwrap_or(0), items.max().unwrap_or(0));
-                    self.line(&format!("Continue stonewall hit min: {min} max: {max} avg: {mean:.1} \n"));
+                    self.lines.line(&format!("Continue stonewall hit min: {min} max: {max} avg: {mean:.1} \n"));
                 }
                 if self.plan.verbose > 0 {
-                    self.line(&format!(
+                    self.lines.line(&format!(
                         "V-1:   {:<18}: {:14.3} sec, {:14.3} ops/sec",
                         phase.kind.name(),
                         phase.seconds,
@@ -98,7 +91,7 @@ impl Printer<'_> {
                     ));
                 }
             }
-            Format::Csv => self.line(&format!(
+            Format::Csv => self.lines.line(&format!(
                 "{},{},{},{:.6},{:.3}",
                 phase.kind.name(),
                 phase.iteration,
@@ -121,13 +114,13 @@ impl Printer<'_> {
         if self.show != Show::Rate {
             self.table("SUMMARY time (in ms/op)", outcome, Phase::milliseconds);
         }
-        self.line(&format!("-- finished at {} --", Moment::now().slashes()));
+        self.lines.line(&format!("-- finished at {} --", Moment::now().slashes()));
     }
 
     fn table(&mut self, title: &str, outcome: &Outcome, of: fn(&Phase) -> f64) {
-        self.line(&format!("\n{title}: (of {} iterations)", self.plan.iterations));
-        self.line("   Operation                     Max            Min           Mean        Std Dev");
-        self.line("   ---------                     ---            ---           ----        -------");
+        self.lines.line(&format!("\n{title}: (of {} iterations)", self.plan.iterations));
+        self.lines.line("   Operation                     Max            Min           Mean        Std Dev");
+        self.lines.line("   ---------                     ---            ---           ----        -------");
         for kind in Kind::ALL {
             if (kind.is_about_dirs() && !self.plan.test_dirs) || (kind.is_about_files() && !self.plan.test_files) {
                 continue;
@@ -139,7 +132,7 @@ impl Printer<'_> {
                 0 | 1 => 0.0,
                 n => spread.deviation * (n as f64 / (n - 1) as f64).sqrt(),
             };
-            self.line(&format!(
+            self.lines.line(&format!(
                 "   {:<22} {:14.3} {:14.3} {:14.3} {deviation:14.3}",
                 kind.name(),
                 spread.max,

@@ -16,7 +16,7 @@ use crate::{
         print::{Printer, Show},
         run::run,
     },
-    output::Format,
+    output::{Format, Lines},
     record::Circumstances,
     report::Report,
     session::Session,
@@ -41,7 +41,7 @@ pub fn main(args: &MdtestArgs, words: &str) -> Result<(), String> {
         (false, false) => Show::Rate,
     };
     let mut session = Session::new(plan.phases().len() * plan.iterations as usize, &args.output)?;
-    let mut printer = Printer { plan: &plan, format, show, out: Box::new(io::stdout()) };
+    let mut printer = Printer { plan: &plan, format, show, lines: Lines::to(io::stdout()) };
     printer.header(words);
     let mut outcome = Outcome::default();
     let result = run(&plan, &mut outcome, &mut session, &mut printer);
@@ -61,7 +61,7 @@ pub fn main(args: &MdtestArgs, words: &str) -> Result<(), String> {
 /// Of the tasks, or an interruption by the user.
 pub fn run_quietly(plan: &Plan, session: &mut Session) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
-    let mut printer = Printer { plan, format: Format::Json, show: Show::Rate, out: Box::new(io::sink()) };
+    let mut printer = Printer { plan, format: Format::Json, show: Show::Rate, lines: Lines::to(io::sink()) };
     run(plan, &mut outcome, session, &mut printer).map(|()| outcome)
 }
 

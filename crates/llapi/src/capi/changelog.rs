@@ -282,7 +282,7 @@ fn encode(record: &Record, flags: u32, extra_flags: u32) -> Vec<u8> {
             out.extend([0u8; 16]);
         }
         if has(OMODE) {
-            out.extend(0u32.to_ne_bytes());
+            out.extend(record.opened_with().to_ne_bytes());
         }
         if has(XATTR) {
             put_padded(&mut out, &record.xattr, XATTR_BYTES);
@@ -361,6 +361,14 @@ mod tests {
         assert_eq!(all.len(), 64 + 32 + 32 + 8 + 16 + 24 + 4 + 256 + 7 + 1);
         assert_eq!((&all[96..101], all[128], all[136], all[144]), (&b"mv.0\0"[..], 0xf, 10, 11));
         assert_eq!(all[152..160], 0x0002_0000_0a00_0001u64.to_ne_bytes());
+    }
+
+    #[test]
+    fn record_of_an_open_has_its_mode() {
+        let open = Record { kind: Kind::Open, flags: 0x42, source: None, name: Default::default(), ..rename() };
+        let bytes = encode(&open, EXTRA_FLAGS, OMODE);
+        assert_eq!(bytes[2..4], (0x42 | CLF_VERSION | CLF_RENAME | CLF_EXTRA_FLAGS).to_ne_bytes());
+        assert_eq!(bytes[96..], [&4u64.to_ne_bytes()[..], &0x42u32.to_ne_bytes(), &[0u8]].concat());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sheen_rpc::{Cause, Import, RequestError};
 use sheen_rt::Instant;
-use sheen_wire::ost::{Damaged, DamagedBlock, Part, QuotaUse, QuotaWant, Reply, Request};
+use sheen_wire::ost::{Damaged, DamagedBlock, ObjectAttr, Part, QuotaUse, QuotaWant, Recreate, Reply, Request};
 use sheen_wire::{Bulk, Fid, Ost, StatFs, quota};
 use tokio::sync::Notify;
 
@@ -76,7 +76,7 @@ pub(crate) struct OspNeeds {
     pub unowned: Vec<(Fid, Fid)>,
     /// Ids that need space.
     pub wants: Vec<QuotaWant>,
-    /// Damaged blocks.
+    /// Damaged blocks and lost objects.
     pub damaged: Vec<Damaged>,
 }
 
@@ -221,10 +221,25 @@ impl Osp {
 
     /// Returns the sizes of these objects in bytes.
     pub async fn sizes(&self, objects: &[Fid]) -> Result<Vec<u64>, RequestError> {
+        Ok(self.attrs(objects).await?.into_iter().map(|attr| attr.size).collect())
+    }
+
+    /// Returns the attributes of these objects.
+    pub async fn attrs(&self, objects: &[Fid]) -> Result<Vec<ObjectAttr>, RequestError> {
         let request = Request::Attrs { objects: objects.to_vec() };
         let op = request.op();
         match self.import.request(request).send().await?.body {
-            Reply::Attrs(attrs) => Ok(attrs.into_iter().map(|attr| attr.size).collect()),
+            Reply::Attrs(attrs) if attrs.len() == objects.len() => Ok(attrs),
+            _ => Err(self.wrong_reply(op)),
+        }
+    }
+
+    /// Returns the data versions of these objects, after all clients have flushed their dirty data.
+    pub async fn versions(&self, objects: Vec<Fid>) -> Result<Vec<u64>, RequestError> {
+        let (count, request) = (objects.len(), Request::Versions { objects, flush: true });
+        let op = request.op();
+        match self.import.request(request).send().await?.body {
+            Reply::Versions(versions) if versions.len() == count => Ok(versions),
             _ => Err(self.wrong_reply(op)),
         }
     }
@@ -300,6 +315,11 @@ impl Osp {
     /// Writes bytes to offset `at` of a damaged block of an object.
     pub async fn repair(&self, object: Fid, block: DamagedBlock, at: u64, bytes: Bulk) -> Result<(), RequestError> {
         self.import.request(Request::Repair { object, block, at }).bulk(bytes).send().await.map(drop)
+    }
+
+    /// Makes a step in which a lost object is made again.
+    pub async fn recreate(&self, object: Fid, step: Recreate, bytes: Bulk) -> Result<(), RequestError> {
+        self.import.request(Request::Recreate { object, step }).bulk(bytes).send().await.map(drop)
     }
 
     /// Makes the error of a request that was not answered within `limit`. `op`: its name.

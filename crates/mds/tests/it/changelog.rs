@@ -7,18 +7,23 @@ use std::time::Duration;
 use sheen_wire::changelog::{self, Kind, Record};
 use sheen_wire::ldlm::bits;
 use sheen_wire::mds::{Call, NO_HANDLE, Reply, Request, flags};
-use sheen_wire::{Cred, Fid};
+use sheen_wire::{Cred, Errno, Fid};
 
 use crate::common::client::{Client, chmod};
 use crate::common::{Host, MDS, PORT, config, until, with_host};
 
 const REGISTER: &str = "mdd.*.changelog_register";
+const USERS: &str = "mdd.*.changelog_users";
 /// Files with OPEN locks: the MDT revokes these locks in several steps.
 const FILES: usize = 40;
 
 /// Registers a user that wants the default kinds of records.
 fn register(host: &Host) {
-    assert_eq!(host.params.set(REGISTER, "7 - -").unwrap()[0].result, Ok(()));
+    set(host, REGISTER, "7 - -");
+}
+
+fn set(host: &Host, name: &str, value: &str) {
+    assert_eq!(host.params.set(name, value).unwrap()[0].result, Ok(()), "{name}={value}");
 }
 
 /// Returns the records of a kind once one is durable.
@@ -102,6 +107,45 @@ fn close_of_a_file_opened_and_closed_without_requests_is_not_recorded() {
         assert_eq!(closed(host).await, [other]);
         a.ask(chmod(f, 0o600)).await.unwrap();
         assert_eq!(records(host, Kind::Sattr).await[0].target, f);
+    });
+}
+
+#[test]
+fn open_is_recorded_with_its_client_and_grants_no_open_lock() {
+    with_clients(async |host, [a, b, _]| {
+        let f = a.make("f").await;
+        set(host, REGISTER, "7 - OPEN");
+        let grant = b.look("f").await.1;
+        assert_eq!(grant.bits & bits::OPEN, 0);
+        b.cancel(&[grant.id]).await;
+        b.ask(Request::Open { cred: Cred::ROOT, fid: f, flags: flags::RDONLY }).await.unwrap();
+        let opens = records(host, Kind::Open).await;
+        assert_eq!(opens.iter().map(|open| (open.target, open.flags)).collect::<Vec<_>>(), [(f, 1)]);
+        assert!(!opens[0].nid.is_empty());
+    });
+}
+
+#[test]
+fn idle_user_is_deregistered_while_gc_is_on() {
+    with_host(1, config(), async |_, rt, host| {
+        register(&host);
+        until(&rt, || host.param(REGISTER) == "7 cl1\n").await;
+        for (name, value) in
+            [("changelog_gc", "0"), ("changelog_max_idle_time", "10"), ("changelog_min_gc_interval", "1")]
+        {
+            set(&host, &format!("mdd.*.{name}"), value);
+        }
+        rt.sleep(Duration::from_secs(20)).await;
+        host.mkdir("a").await.unwrap();
+        host.ask(Request::Sync { fid: None }).await.unwrap();
+        assert!(host.param(USERS).contains("\ncl1 "));
+        set(&host, "mdd.*.changelog_gc", "1");
+        host.mkdir("b").await.unwrap();
+        until(&rt, || !host.param(USERS).contains("\ncl1 ")).await;
+        assert_eq!(
+            host.params.set("mdd.*.changelog_max_idle_time", "0").unwrap()[0].result.as_ref().unwrap_err().errno,
+            Errno::ERANGE
+        );
     });
 }
 

@@ -73,11 +73,8 @@ fn answered_chmod_survives_a_crash_of_mdt_and_client_with_sync_permission() {
                 host.ask(Request::SetAttr { cred: Cred::ROOT, fid: dir.fid, set, handle: None }).await.unwrap();
                 assert_eq!(rt.now() > before, on, "whether the reply waits for the disk");
             }
-            sim.crash_host(1);
-            drop(host);
-
             // A client of the next life has nothing to replay.
-            let host = Host::start(&sim.rt(1), slow_commits()).await;
+            let host = host.crash(sim, slow_commits()).await;
             let after = attr_of(&host, "a").await;
             let wanted = if on { (perm, uid) } else { (dir.perm, dir.uid) };
             assert_eq!((after.perm, after.uid), wanted, "sync_permission={on}");

@@ -85,9 +85,7 @@ fn full_disk_refuses_new_names_and_lets_removals_go_on() {
         host.mkdir("after").await.unwrap();
         assert_eq!(host.param("mdt.*.health"), "healthy");
         host.sync().await.unwrap();
-        sim.crash_host(1);
-        drop(host);
-        let host = Host::start(&sim.rt(1), config()).await;
+        let host = host.crash(&sim, config()).await;
         assert!(host.exists("after").await);
         for n in 0..created + again {
             assert_eq!(host.exists(&name(n)).await, n % 2 == 1 || n >= created, "{n} of {created} and {again}");

@@ -14,6 +14,7 @@ mod full_disk;
 mod identity;
 mod lfsck;
 mod locks;
+mod lost_objects;
 mod mirrors;
 mod osts;
 mod pools;

@@ -88,9 +88,7 @@ fn destroys_survive_a_crash() {
         ost.broken.store(true, Relaxed);
         host.unlink("f").await.unwrap();
         host.sync().await.unwrap();
-        sim.crash_host(1);
-        drop(host);
-        let host = Host::start(&sim.rt(1), config()).await;
+        let host = host.crash(sim, config()).await;
         let ost = Arc::new(FakeOst::default());
         host.add_ost_again(0, &ost).await;
         host.rt.sleep(Duration::from_secs(20)).await;
@@ -106,10 +104,7 @@ fn objects_of_lost_creates_are_removed_before_new_ones_are_placed() {
             host.create_closed("durable").await.unwrap();
             host.sync().await.unwrap();
             let lost = host.create_closed("lost").await.unwrap();
-            sim.crash_host(1);
-            drop(host);
-
-            let host = Host::start(&sim.rt(1), config()).await;
+            let host = host.crash(sim, config()).await;
             assert!(!host.exists("lost").await);
             let ost = Arc::new(FakeOst::default());
             host.add_ost_again(0, &ost).await;
@@ -134,10 +129,8 @@ fn creates_wait_for_the_first_ost_and_fail_without_any() {
         assert_eq!(host.create("f").await.unwrap_err(), Errno::ENOSPC);
         host.add_ost(0).await;
         host.create_closed("g").await.unwrap();
-        sim.crash_host(1);
-        drop(host);
         // Registered with the MGS, but not running yet.
-        let host = Host::start(&sim.rt(1), config()).await;
+        let host = host.crash(sim, config()).await;
         let ost = Arc::new(FakeOst::default());
         let (created, ()) = tokio::join!(host.create_closed("h"), async {
             host.rt.sleep(Duration::from_secs(2)).await;
@@ -151,9 +144,7 @@ fn creates_wait_for_the_first_ost_and_fail_without_any() {
 fn creates_after_restart_wait_for_all_osts_within_settle_time() {
     with_host(8, config(), async |sim, _, host| {
         host.add_osts(3).await;
-        sim.crash_host(1);
-        drop(host);
-        let host = Host::start(&sim.rt(1), config()).await;
+        let host = host.crash(sim, config()).await;
         let ost = Arc::new(FakeOst::default());
         host.add_ost_again(0, &ost).await;
         host.mdt.wait_osts(1).await;
@@ -173,9 +164,7 @@ fn creates_after_restart_wait_for_all_osts_within_settle_time() {
         assert_eq!(wide, 3);
 
         // An OST that does not reconnect delays creates only for a limited time.
-        sim.crash_host(1);
-        drop(host);
-        let host = Host::start(&sim.rt(1), config()).await;
+        let host = host.crash(sim, config()).await;
         host.add_ost_again(0, &ost).await;
         host.add_ost_again(1, &ost).await;
         host.mdt.wait_osts(2).await;
@@ -310,9 +299,7 @@ fn silent_ost_delays_files_of_an_idle_mdt_for_a_moment_at_most() {
 fn restarted_mdt_places_no_file_on_a_degraded_ost_before_it_knows_the_others() {
     with_host(18, config(), async |sim, _, host| {
         host.add_osts(2).await;
-        sim.crash_host(1);
-        drop(host);
-        let host = Host::start(&sim.rt(1), config()).await;
+        let host = host.crash(sim, config()).await;
         serve_ost(&host, 1).degraded.store(true, Relaxed);
         host.mdt.wait_osts(1).await;
         let (osts, _) = tokio::join!(osts_of_new(&host, "f"), async {

@@ -106,9 +106,7 @@ fn owners_that_changed_are_sent_also_after_a_crash() {
         let other = Owner { uid: 2000, ..OWNER };
         host.chown(file, other).await;
         host.sync().await.unwrap();
-        sim.crash_host(1);
-        drop(host);
-        let host = Host::start(&sim.rt(1), config()).await;
+        let host = host.crash(sim, config()).await;
         let ost = Arc::new(FakeOst::default());
         host.add_ost_again(0, &ost).await;
         host.rt.sleep(Duration::from_secs(20)).await;

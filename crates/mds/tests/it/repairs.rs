@@ -309,9 +309,7 @@ fn crash_at_any_moment_of_a_repair_leaves_what_the_next_one_repairs() {
             let host = with_damaged_files(&rt, host).await;
             begin(&host);
             rt.sleep(Duration::from_micros(seed * 40)).await;
-            sim.crash_host(1);
-            drop(host);
-            let host = Host::start(&sim.rt(1), config()).await;
+            let host = host.crash(sim, config()).await;
             assert_repaired(&host).await;
             let count = names(&host, fid::ROOT).await.len();
             // The names of half of the files, two each, and lost+found.

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// All tables.
-const TABLES: &[u8] = b"abcdefghiklmnopqrsuwxy";
+const TABLES: &[u8] = b"abcdefghijklmnopqrsuwxy";
 /// Records that are read at once, away from damage.
 const RECORDS: usize = 1024;
 /// Added to the highest transno that was found: the last ones may be lost, and must not be used

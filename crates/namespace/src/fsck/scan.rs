@@ -18,7 +18,7 @@ use super::{
     problem::{EntryAt, Problem},
 };
 use crate::{
-    Store, StoreError,
+    ChangelogGc, Store, StoreError,
     changelog::State,
     format, key,
     namespace::hash_of_name,
@@ -81,6 +81,7 @@ impl<'a, S: Store> Scan<'a, S> {
         self.table(key::REPLIES, |_, key, value| of_client::<Vec<(u64, u64)>>(key, value))?;
         self.table(key::CLIENTS, |_, key, value| of_client::<()>(key, value))?;
         self.table(b'h', |_, key, value| decode::<State>(key, value).map(drop))?;
+        self.table(b'j', |_, key, value| decode::<ChangelogGc>(key, value).map(drop))?;
         self.table(key::CHANGELOG, |_, key, value| {
             key::changelog_last(key).ok_or_else(|| malformed(key))?;
             decode::<Vec<Record>>(key, value).map(drop)

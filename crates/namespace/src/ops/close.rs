@@ -9,17 +9,18 @@
 //!   have set it.
 //! * A replay sets the access times again, by the same rules and with the times of then.
 //! * The reply has the attributes of the files that were read and still have a name.
-//! * A close of a file that was open for writing is in the changelog, without its user: the
-//!   request has none.
+//! * A close of a file that was open for writing is in the changelog. If the changelog has recorded
+//!   the open, it records the last close of that user's opens with these flags. The record has the
+//!   user who opened the file; a file that was opened again ([`super::reopen`]) has none.
 //! * EINVAL for more than [`CLOSED_MAX`] files.
 
 use sheen_wire::{
-    self as wire, Cred, Errno,
-    changelog::Kind,
-    mds::{CLOSED_MAX, Closed, NO_HANDLE, Reply, flags, reading_shows},
+    self as wire, Errno,
+    changelog::{Kind, open_flags},
+    mds::{CLOSED_MAX, Closed, NO_HANDLE, Reply, reading_shows},
 };
 
-use crate::{Namespace, Store, changelog::Changed, interface::Cx};
+use crate::{Namespace, Store, changelog::Changed, handles::Opener, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn close(&mut self, cx: &Cx, files: &[Closed]) -> wire::Result<Reply> {
@@ -28,13 +29,16 @@ impl<S: Store> Namespace<S> {
         }
         let mut attrs = Vec::new();
         for Closed { fid, handle, read } in files {
+            let mut opener = Opener::UNKNOWN;
             if *handle != NO_HANDLE
                 && let Ok(file) = self.handles.get(cx.client, *fid, *handle)
             {
-                let writes = flags::writes(file.flags);
+                opener = file.opener;
+                let is_shown = self.shows_close(&file);
                 self.close_handle(*handle, *fid)?;
-                if writes {
-                    self.record(cx, &Cred::ROOT, &Changed::file(Kind::Close, *fid));
+                if is_shown {
+                    let flags = open_flags(file.flags, false);
+                    self.record(cx, &opener.cred(), &Changed { flags, ..Changed::file(Kind::Close, *fid) });
                 }
             }
             let Some(micros_ago) = read else { continue };
@@ -42,7 +46,7 @@ impl<S: Store> Namespace<S> {
             let at = cx.now.micros_ago(*micros_ago);
             if inode.ctime <= at && reading_shows(&inode.attr(*fid), at, self.config.relatime.as_secs()) {
                 self.edit(*fid, |inode| inode.atime = at)?;
-                self.record(cx, &Cred::ROOT, &Changed::file(Kind::Atime, *fid));
+                self.record(cx, &opener.cred(), &Changed::file(Kind::Atime, *fid));
             }
             attrs.push(self.live(*fid)?.attr(*fid));
         }

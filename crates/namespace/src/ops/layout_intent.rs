@@ -13,6 +13,7 @@
 //! * ENODATA if the layout ends at or before `start`. A range that crosses the layout's end is no
 //!   error, because the write is cut there. EINVAL for a file that is not regular.
 //! * Sets no times: the write does.
+//! * The changelog has a record without a user, because the request has none.
 
 use sheen_layout::{Component, Layout, Wanted};
 use sheen_wire::{Cred, Errno, Fid, FileKind, changelog::Kind, mds::Reply};
@@ -28,8 +29,10 @@ impl<S: Store> Namespace<S> {
         }
         if let Some(replayed) = self.replayed_layout() {
             let new = replayed?.encode().into();
+            let before = inode.layout.as_ref().map(|stored| Layout::decode(stored)).transpose()?;
             self.edit(fid, |i| i.layout = Some(new))?;
-            self.record(cx, &Cred::ROOT, &Changed::file(Kind::Lyout, fid));
+            let kind = before.as_ref().map_or(Kind::Lyout, kind_of_write);
+            self.record(cx, &Cred::ROOT, &Changed::file(kind, fid));
             return Ok(Reply::Entry(entry(fid, &*self.live(fid)?)));
         }
         let stored = self.layout_of(cx, fid, &inode)?;
@@ -46,7 +49,7 @@ impl<S: Store> Namespace<S> {
         let new = changed.map_or(stored, |layout| layout.encode().into());
         if inode.layout.as_ref() != Some(&new) {
             self.edit(fid, |i| i.layout = Some(new))?;
-            self.record(cx, &Cred::ROOT, &Changed::file(Kind::Lyout, fid));
+            self.record(cx, &Cred::ROOT, &Changed::file(kind_of_write(&layout), fid));
         }
         Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
     }
@@ -97,6 +100,12 @@ impl<S: Store> Namespace<S> {
         report_extended(cx, layout, &new);
         Ok(Some(new))
     }
+}
+
+/// Returns the kind of the record of a write that changes this layout: that of the first write
+/// after mirrors were in sync, which makes the others stale, or of one that adds objects.
+fn kind_of_write(layout: &Layout) -> Kind {
+    if layout.takes_writes() { Kind::Lyout } else { Kind::Flrw }
 }
 
 /// Reports the space that components took from their extensions: it will be used, so other files

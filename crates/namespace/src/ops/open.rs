@@ -20,10 +20,11 @@
 //!   have it open without the MDT's knowledge are asked first
 //!   ([`Namespace::is_written_elsewhere`]).
 //! * ENFILE past the client's limit of open files.
+//! * An open, and one that gets EACCES, are in the changelog if it records them.
 
 use sheen_wire::{
     self as wire, Cred, Errno, Fid, FileKind,
-    changelog::Kind,
+    changelog::{Kind, open_flags},
     ldlm::bits,
     mds::{
         Reply,
@@ -37,6 +38,7 @@ use crate::{
     access::{self, READ, WRITE, is_root, without_privilege},
     changelog::Changed,
     error::OpResult,
+    handles::Opener,
     interface::Cx,
     record::Inode,
 };
@@ -44,7 +46,12 @@ use crate::{
 impl<S: Store> Namespace<S> {
     pub(crate) fn open_fid(&mut self, cx: &mut Cx, cred: &Cred, fid: Fid, flags: u32) -> OpResult<Reply> {
         let inode = self.live(fid)?;
-        check_open(&inode, cred, flags)?;
+        if let Err(errno) = check_open(&inode, cred, flags) {
+            if errno == Errno::EACCES {
+                self.record_refused_open(cx, cred, fid, flags);
+            }
+            return Err(errno.into());
+        }
         // This client's kernel has checked its own programs before the request.
         let spared = (flags::writes(flags) && flags & CREAT == 0).then_some(cx.client);
         if (flags::writes(flags) || flags & TRUNC != 0) && self.handles.is_executed_by_another(fid, spared) {
@@ -79,7 +86,7 @@ impl<S: Store> Namespace<S> {
         if truncates {
             self.record(cx, cred, &Changed::file(Kind::Trunc, fid));
         }
-        Ok(self.opened(cx, fid, flags, false)?)
+        Ok(self.opened(cx, cred, fid, flags, false)?)
     }
 
     /// Closes a file that was opened for execution and may not be executed.
@@ -108,10 +115,14 @@ impl<S: Store> Namespace<S> {
         self.handles.is_written_by_another(fid, client)
     }
 
-    /// Assigns a handle and returns the reply. The caller has done all checks.
-    pub(crate) fn opened(&mut self, cx: &Cx, fid: Fid, flags: u32, created: bool) -> wire::Result<Reply> {
+    /// Assigns a handle and returns the reply. The caller has done all checks. The open is in the
+    /// changelog, unless the file has no name.
+    pub(crate) fn opened(&mut self, cx: &Cx, cred: &Cred, fid: Fid, flags: u32, created: bool) -> wire::Result<Reply> {
         let entry = entry(fid, &*self.live(fid)?);
-        let handle = self.handles.open(cx.client, fid, flags);
+        let handle = self.handles.open_as(cx.client, fid, flags, Opener::of(cred));
+        if entry.attr.nlink > 0 {
+            self.record_open(cx, cred, handle, (fid, open_flags(flags, created)));
+        }
         // The service knows the limits of space.
         Ok(Reply::Opened { handle, entry, created, tight: false })
     }

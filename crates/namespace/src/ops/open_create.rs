@@ -36,7 +36,7 @@ impl<S: Store> Namespace<S> {
             return match found.kind {
                 FileKind::Regular if found.fid == new.fid && self.is_own(new)? => {
                     self.handles.check_room(cx.client)?;
-                    Ok(self.opened(cx, new.fid, flags, true)?)
+                    Ok(self.opened(cx, new.cred, new.fid, flags, true)?)
                 }
                 _ if flags & EXCL != 0 => Err(Errno::EEXIST.into()),
                 FileKind::Dir => Err(Errno::EISDIR.into()),
@@ -56,6 +56,6 @@ impl<S: Store> Namespace<S> {
             _ => None,
         };
         self.enter(cx, new, name, Inode { layout, ..inode })?;
-        Ok(self.opened(cx, new.fid, flags, true)?)
+        Ok(self.opened(cx, new.cred, new.fid, flags, true)?)
     }
 }

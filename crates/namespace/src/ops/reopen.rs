@@ -5,11 +5,17 @@
 //!   the file is deleted: its last name was removed and committed, and recovery ended, before the
 //!   client reconnected.
 //! * Access is not checked again: an open file stays open when permissions change.
+//! * The request has no users, so the changelog has no record of these opens. It records their
+//!   closes as those of other opens, except those of files that the client had opened locally.
 //! * After a restart the client opens all its files. If its connection breaks meanwhile, it begins
 //!   again, and does not know the handles of before. They are closed after the last file is open
 //!   again, so that an orphan among them stays.
 
-use sheen_wire::{self as wire, Errno, Fid, mds::Reply};
+use sheen_wire::{
+    self as wire, Errno, Fid,
+    changelog::Kind,
+    mds::{NO_HANDLE, Reply},
+};
 
 use crate::{Namespace, Store, interface::Cx};
 
@@ -24,10 +30,15 @@ impl<S: Store> Namespace<S> {
         if first {
             self.handles.begin_anew(cx.client);
         }
-        let mut one = |&(fid, flags, _): &(Fid, u32, u64)| {
+        let records_opens = self.changelog.mask.has(Kind::Open);
+        let mut one = |&(fid, flags, before): &(Fid, u32, u64)| {
             self.tables.inode(fid)?.ok_or(Errno::ESTALE)?;
             self.handles.check_room(cx.client)?;
-            Ok(self.handles.open(cx.client, fid, flags))
+            let handle = self.handles.open(cx.client, fid, flags);
+            if records_opens && before != NO_HANDLE {
+                self.handles.count_recorded(handle);
+            }
+            Ok(handle)
         };
         let opened = files.iter().map(&mut one).collect();
         if last {

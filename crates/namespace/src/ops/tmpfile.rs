@@ -43,7 +43,7 @@ impl<S: Store> Namespace<S> {
         match self.check_new_fid(new.fid) {
             Err(Errno::EINVAL) if self.is_orphan(new.fid)? && self.is_own(new)? => {
                 if !self.is_replaced_by_replay(new.fid)? {
-                    return Ok(self.opened(cx, new.fid, flags, true)?);
+                    return Ok(self.opened(cx, new.cred, new.fid, flags, true)?);
                 }
                 self.destroy_orphan(new.fid)?;
             }
@@ -58,7 +58,7 @@ impl<S: Store> Namespace<S> {
         let layout = Some(layout.encode().into());
         self.tables.put_inode(new.fid, Inode { layout, nlink: 0, linkable, ..inode });
         self.counters.files += 1;
-        Ok(self.opened(cx, new.fid, flags, true)?)
+        Ok(self.opened(cx, new.cred, new.fid, flags, true)?)
     }
 
     /// Whether the request is a replay that made another file than the orphan of this FID. The

@@ -30,6 +30,7 @@
 //! * CREATE: EEXIST if present; REPLACE, and removing: ENODATA if absent. ENOSPC past 128 KiB of
 //!   names and values per file.
 //! * Changes set ctime.
+//! * Reading a value of `user.*` or an ACL is in the changelog, if it records that.
 
 use bytes::Bytes;
 use sheen_wire::{
@@ -170,7 +171,11 @@ impl<S: Store> Namespace<S> {
                 xattrs.position(name).ok().and_then(|i| xattrs.0.get(i)).map(|(_, v)| v.clone())
             }
         };
-        value.map(Reply::Bytes).ok_or(Errno::ENODATA)
+        let value = value.ok_or(Errno::ENODATA)?;
+        if matches!(key, Key::User | Key::Acl(_)) {
+            self.record_access(cx, cred, &Changed { xattr: name, ..Changed::file(Kind::Gxatr, fid) });
+        }
+        Ok(Reply::Bytes(value))
     }
 
     /// Sets an attribute or, without a value, removes it.
@@ -192,10 +197,11 @@ impl<S: Store> Namespace<S> {
             return Err(Errno::EINVAL.into());
         }
         check(&inode, cred, name, key, true)?;
+        let mut layout_kind = Kind::Lyout;
         match key {
             Key::Lov => self.set_lov(cx, fid, &inode, value, flags)?,
             Key::LovEdit(edit) => self.edit_components(cx, fid, &inode, edit, value)?,
-            Key::Mirror => self.change_mirrors(cx, cred, fid, &inode, value)?,
+            Key::Mirror => layout_kind = self.change_mirrors(cx, cred, fid, &inode, value)?,
             Key::Lmv | Key::StoredLmv => self.set_lmv(cx, cred, fid, &inode, value)?,
             Key::Dmv | Key::StoredDmv => self.set_dmv(cx, cred, fid, &inode, value, flags)?,
             Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,
@@ -207,7 +213,7 @@ impl<S: Store> Namespace<S> {
         }
         match key {
             Key::Link | Key::Lma => {}
-            Key::Lov | Key::LovEdit(_) | Key::Mirror => self.record(cx, cred, &Changed::file(Kind::Lyout, fid)),
+            Key::Lov | Key::LovEdit(_) | Key::Mirror => self.record(cx, cred, &Changed::file(layout_kind, fid)),
             _ => self.record(cx, cred, &Changed { xattr: name, ..Changed::file(Kind::Xattr, fid) }),
         }
         Ok(Reply::Ok)

@@ -17,7 +17,7 @@
 //! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime, of both files.
 
 use sheen_layout::{Asked, Layout, LayoutError, MIRRORS_MAX, WantedComponent, WantedLayout};
-use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Time, ldlm::bits, mirror::MirrorChange};
+use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Time, changelog::Kind, ldlm::bits, mirror::MirrorChange};
 
 use super::striping::{leave_layout, with_unused_generation};
 use crate::{Namespace, Store, access::is_owner, error::OpResult, held::INTERNAL_CLIENT, interface::Cx, record::Inode};
@@ -26,6 +26,7 @@ use crate::{Namespace, Store, access::is_owner, error::OpResult, held::INTERNAL_
 const NSEC_MAX: u32 = 999_999_999;
 
 impl<S: Store> Namespace<S> {
+    /// Makes a change. Returns the kind of its record in the changelog.
     pub(crate) fn change_mirrors(
         &mut self,
         cx: &mut Cx,
@@ -33,7 +34,7 @@ impl<S: Store> Namespace<S> {
         fid: Fid,
         inode: &Inode,
         value: Option<&[u8]>,
-    ) -> OpResult<()> {
+    ) -> OpResult<Kind> {
         let (FileKind::Regular, Some(value)) = (inode.kind, value) else { return Err(Errno::EOPNOTSUPP.into()) };
         let change = MirrorChange::decode(value)?;
         let stored = match (&change, &inode.layout) {
@@ -42,6 +43,7 @@ impl<S: Store> Namespace<S> {
             _ => return Err(LayoutError::NotMirrored.into()),
         };
         let layout = Layout::decode(&stored)?;
+        let kind = if matches!(change, MirrorChange::Resynced { .. }) { Kind::Resync } else { Kind::Lyout };
         let changed = match change {
             MirrorChange::Extend { template } => self.extended(cx, fid, inode, layout, &template)?,
             MirrorChange::Merge { other } => self.merge(cx, cred, (fid, &layout), other)?,
@@ -70,7 +72,8 @@ impl<S: Store> Namespace<S> {
                 self.with_mirrors_objects(cx, &layout, mirror, start, end.saturating_sub(start))?
             }
         };
-        Ok(self.put_layout(cx, fid, &changed)?)
+        self.put_layout(cx, fid, &changed)?;
+        Ok(kind)
     }
 
     fn put_layout(&mut self, cx: &Cx, fid: Fid, layout: &Layout) -> wire::Result<()> {

@@ -2,12 +2,12 @@
 
 use crate::common::*;
 use bytes::Bytes;
-use sheen_namespace::{Decided, Origin, read_changelog};
+use sheen_namespace::{ChangelogGc, Decided, Origin, read_changelog};
 use sheen_wire::{
     Cred, Errno, Fid, Time,
     changelog::{Kind, LAST, Mask, Record},
     fid::ROOT,
-    mds::{Closed, Request, SetAttr, SetTime, flags, rename::EXCHANGE},
+    mds::{Closed, Reply, Request, SetAttr, SetTime, flags, rename::EXCHANGE},
 };
 
 /// Returns a file system with one user of the changelog.
@@ -33,6 +33,15 @@ fn records(fs: &mut Fs) -> Vec<Record> {
 
 fn kinds(fs: &mut Fs) -> Vec<Kind> {
     records(fs).into_iter().map(|record| record.kind).collect()
+}
+
+/// Returns the kind, the flags and the user of each record.
+fn by_user(fs: &mut Fs) -> Vec<(Kind, u16, u32)> {
+    records(fs).into_iter().map(|record| (record.kind, record.flags, record.uid)).collect()
+}
+
+fn mask(text: &str) -> Option<Mask> {
+    Some(Mask::parse(text, Mask::DEFAULT).unwrap())
 }
 
 fn mkdir(fs: &mut Fs, name: &str) -> Request {
@@ -98,19 +107,112 @@ fn each_change_of_a_file_has_its_record() {
         of_kind,
         [
             Kind::Creat,
+            Kind::Open,
             Kind::Sattr,
             Kind::Trunc,
             Kind::Mtime,
             Kind::Ctime,
             Kind::Xattr,
             Kind::Close,
+            Kind::Open,
+            Kind::Close,
             Kind::Atime,
             Kind::Trunc,
+            Kind::Open,
             Kind::Close
         ]
     );
-    assert_eq!(&found[5].xattr[..], b"user.x");
+    assert_eq!(&found[6].xattr[..], b"user.x");
     assert!(found.iter().all(|record| record.target == file));
+}
+
+#[test]
+fn opens_of_a_user_with_the_same_flags_have_one_record_and_one_close() {
+    let mut fs = with_user(mask("OPEN CLOSE"));
+    let dir = open_dir(&mut fs);
+    let file = fs.touch(&user(5), dir, "f", 0o644).unwrap();
+    let first = fs.open(&user(5), file, flags::RDONLY).unwrap();
+    let second = fs.open(&user(5), file, flags::RDONLY).unwrap();
+    let other = fs.open(&user(6), file, flags::RDONLY).unwrap();
+    for open in [first, other, second] {
+        fs.close(open).unwrap();
+    }
+    let tmp = Request::TmpFile { cred: user(5), parent: dir, fid: fs.fid(), flags: flags::RDWR, mode: 0o600, umask: 0 };
+    fs.opened(tmp).unwrap();
+    let expected = [
+        (Kind::Open, 0x4b, 5),
+        (Kind::Close, 0x43, 5),
+        (Kind::Open, 1, 5),
+        (Kind::Open, 1, 6),
+        (Kind::Close, 1, 6),
+        (Kind::Close, 1, 5),
+    ];
+    assert_eq!(by_user(&mut fs), expected, "a file without a name has no OPEN");
+}
+
+#[test]
+fn close_of_a_file_opened_before_the_registration_has_its_user_if_it_was_written() {
+    let mut fs = Fs::new();
+    let dir = open_dir(&mut fs);
+    let file = fs.touch(&user(5), dir, "f", 0o644).unwrap();
+    let opens = [flags::RDONLY, flags::WRONLY].map(|flags| fs.open(&user(5), file, flags).unwrap());
+    fs.commit();
+    fs.ns.changelog_register("", mask("OPEN CLOSE"), 1, fs.env.now).unwrap();
+    for open in opens {
+        fs.close(open).unwrap();
+    }
+    assert_eq!(by_user(&mut fs), [(Kind::Close, 2, 5)]);
+}
+
+#[test]
+fn recorded_open_has_its_close_also_after_a_crash() {
+    let mut fs = with_user(mask("OPEN CLOSE"));
+    let file = fs.mknod(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
+    let (_, before) = fs.open(&user(5), file, flags::RDONLY).unwrap();
+    fs.commit();
+    let mut fs = fs.crash();
+    let files = vec![(file, flags::RDONLY, before)];
+    let reopened = fs.call(Request::Reopen { files, first: true, last: true });
+    let Ok(Reply::Handles(handles)) = reopened else { panic!("not reopened") };
+    let handle = handles.into_iter().next().unwrap().unwrap();
+    fs.close((file, handle)).unwrap();
+    assert_eq!(by_user(&mut fs), [(Kind::Open, 1, 5), (Kind::Close, 1, 0)], "the user is not known any more");
+}
+
+#[test]
+fn refused_open_is_recorded_once_per_interval() {
+    let mut fs = with_user(mask("NOPEN"));
+    let dir = open_dir(&mut fs);
+    let file = fs.touch(&ROOT_CRED, dir, "f", 0o600).unwrap();
+    let refused = Err(Errno::EACCES);
+    for (uid, flags) in [(5, flags::RDONLY), (5, flags::RDONLY), (5, flags::RDWR), (6, flags::RDONLY)] {
+        assert_eq!(fs.open(&user(uid), file, flags).map(drop), refused);
+    }
+    assert_eq!(fs.create(&user(6), dir, "f", flags::RDONLY, 0o600).map(drop), refused);
+    assert_eq!(fs.open(&user(6), dir, flags::WRONLY).map(drop), Err(Errno::EISDIR), "has no record");
+    fs.env.now.sec += 60;
+    assert_eq!(fs.open(&user(5), file, flags::RDONLY).map(drop), refused);
+    fs.ns.set_changelog_refused_secs(0);
+    assert_eq!(fs.open(&user(5), file, flags::RDONLY).map(drop), refused);
+    let found = records(&mut fs);
+    let shown: Vec<_> = found.iter().map(|record| (record.index, record.kind, record.flags, record.uid)).collect();
+    let expected = [(1, 5), (3, 5), (1, 6), (0x41, 6), (1, 5), (1, 5)];
+    let expected: Vec<_> = (1..).zip(expected).map(|(index, (flags, uid))| (index, Kind::Nopen, flags, uid)).collect();
+    assert_eq!(shown, expected);
+    assert!(found.iter().all(|record| record.target == file));
+}
+
+#[test]
+fn reads_of_user_attributes_are_recorded() {
+    let mut fs = with_user(mask("GXATR"));
+    let file = fs.touch(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
+    fs.set(&ROOT_CRED, file, "user.x", b"1", 0).unwrap();
+    for (name, found) in [("user.x", true), ("user.none", false), ("trusted.link", true)] {
+        assert_eq!(fs.get(&ROOT_CRED, file, name).is_ok(), found, "{name}");
+    }
+    let found = records(&mut fs);
+    assert_eq!(found.iter().map(|record| &record.xattr[..]).collect::<Vec<_>>(), [b"user.x"]);
+    assert_eq!((found[0].kind, found[0].target), (Kind::Gxatr, file));
 }
 
 #[test]
@@ -261,13 +363,53 @@ fn user_that_holds_too_many_records_is_deregistered() {
         fs.commit();
         fs.ns.changelog_clear(2, 0, fs.env.now).unwrap();
     }
-    let laggards: Vec<String> = fs.ns.take_changelog_laggards().iter().map(|user| user.label()).collect();
+    let laggards = fs.ns.take_changelog_laggards();
+    let laggards: Vec<String> = laggards.iter().map(|laggard| laggard.user.label()).collect();
     assert_eq!(laggards, ["cl1"]);
     assert!(fs.ns.take_changelog_laggards().is_empty());
     let mut fs = fs.crash();
     assert_eq!(fs.ns.changelog_users().iter().map(|user| user.id).collect::<Vec<_>>(), [2]);
     fs.mkdir(&ROOT_CRED, ROOT, "x", 0o755).unwrap();
     assert_eq!(records(&mut fs).last().map(|record| record.index), Some(13));
+}
+
+#[test]
+fn idle_user_is_deregistered_by_the_first_record_after_the_limit() {
+    let mut fs = with_user(None);
+    fs.ns.changelog_register("quick", None, 2, fs.env.now).unwrap();
+    let gc = ChangelogGc { idle_secs: 100, interval_secs: 10, ..ChangelogGc::default() };
+    fs.ns.set_changelog_gc(gc);
+    fs.mkdir(&ROOT_CRED, ROOT, "a", 0o755).unwrap();
+    fs.commit();
+    fs.env.now.sec += 200;
+    fs.ns.changelog_clear(2, 0, fs.env.now).unwrap();
+    fs.commit();
+    assert_eq!(fs.ns.changelog_users().len(), 2, "there is no new record");
+    fs.mkdir(&ROOT_CRED, ROOT, "b", 0o755).unwrap();
+    fs.commit();
+    let laggards = fs.ns.take_changelog_laggards();
+    assert_eq!(laggards.iter().map(|laggard| laggard.user.id).collect::<Vec<_>>(), [1]);
+    assert!(laggards[0].records == 2 && laggards[0].idle_secs >= 200, "{laggards:?}");
+    let fs = fs.crash();
+    assert_eq!(fs.ns.changelog_users().iter().map(|user| user.id).collect::<Vec<_>>(), [2]);
+    assert_eq!(fs.ns.changelog_gc(), gc, "the limits are stored");
+}
+
+#[test]
+fn users_stay_registered_without_gc() {
+    let mut fs = with_user(None);
+    let gc = ChangelogGc { is_on: false, idle_secs: 1, interval_secs: 1 };
+    fs.ns.set_changelog_gc(gc);
+    fs.ns.set_changelog_held_max(1);
+    for name in ["a", "b", "c"] {
+        fs.mkdir(&ROOT_CRED, ROOT, name, 0o755).unwrap();
+        fs.env.now.sec += 100;
+        fs.commit();
+    }
+    assert_eq!((fs.ns.changelog_users().len(), fs.ns.take_changelog_laggards()), (1, vec![]));
+    fs.ns.set_changelog_gc(ChangelogGc { is_on: true, ..gc });
+    fs.commit();
+    assert_eq!((fs.ns.changelog_users().len(), fs.ns.take_changelog_laggards().len()), (0, 1));
 }
 
 #[test]

@@ -308,8 +308,11 @@ fn adopted_object_becomes_a_file_and_discarded_one_is_destroyed() {
     assert_eq!(fs.ns.adopt(3, full, lost.fid, fid(5), &mut fs.env).unwrap_err(), Errno::ENOENT);
 }
 
+/// Numbers that select a change.
+pub type RandomChange = (u8, usize, usize, u8);
+
 /// Some random changes of a small tree.
-pub fn change(fs: &mut Fs, dirs: &mut Vec<Fid>, (op, a, b, n): (u8, usize, usize, u8)) {
+pub fn change(fs: &mut Fs, dirs: &mut Vec<Fid>, (op, a, b, n): RandomChange) {
     let (d, e) = (dirs[a % dirs.len()], dirs[b % dirs.len()]);
     let (name, other) = (format!("n{}", n % 5), format!("n{}", n / 5 % 5));
     let cred = &Cred::ROOT;
@@ -331,34 +334,46 @@ pub fn change(fs: &mut Fs, dirs: &mut Vec<Fid>, (op, a, b, n): (u8, usize, usize
     }
 }
 
+/// Executes some changes, and then more. Returns the records before and after the latter, and the
+/// directories.
+pub fn two_states(first: Vec<RandomChange>, second: Vec<RandomChange>) -> (Content, Content, Vec<Fid>) {
+    let mut fs = Fs::new();
+    let mut dirs = vec![ROOT];
+    let mut state_after = |changes: Vec<RandomChange>| {
+        changes.into_iter().for_each(|op| change(&mut fs, &mut dirs, op));
+        fs.commit();
+        content(&fs.store)
+    };
+    let (before, after) = (state_after(first), state_after(second));
+    (before, after, dirs)
+}
+
+/// Makes one record what it was before.
+pub fn revert(records: &mut Content, before: &Content, key: &[u8]) {
+    match before.get(key) {
+        Some(value) => drop(records.insert(key.to_vec(), value.clone())),
+        None => drop(records.remove(key)),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     /// A repair ends, and makes any mixture of records consistent.
     #[test]
     fn mixtures_of_two_states_are_repaired(
-        first in prop::collection::vec(any::<(u8, usize, usize, u8)>(), 1..40),
-        second in prop::collection::vec(any::<(u8, usize, usize, u8)>(), 1..40),
+        first in prop::collection::vec(any::<RandomChange>(), 1..40),
+        second in prop::collection::vec(any::<RandomChange>(), 1..40),
         old in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         lost in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         cut in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
     ) {
-        let mut fs = Fs::new();
-        let mut dirs = vec![ROOT];
-        first.into_iter().for_each(|op| change(&mut fs, &mut dirs, op));
-        fs.commit();
-        let before = content(&fs.store);
-        second.into_iter().for_each(|op| change(&mut fs, &mut dirs, op));
-        fs.commit();
-        let mut mixed = content(&fs.store);
+        let (before, mut mixed, _) = two_states(first, second);
         // These records exist in every store that can be checked.
         let keys: Vec<Vec<u8>> = mixed.keys().chain(before.keys()).filter(|k| !b"scf".contains(&k[0])).cloned().collect();
         prop_assume!(!keys.is_empty());
         for key in old.iter().map(|index| index.get(&keys)) {
-            match before.get(key) {
-                Some(value) => drop(mixed.insert(key.clone(), value.clone())),
-                None => drop(mixed.remove(key)),
-            }
+            revert(&mut mixed, &before, key);
         }
         for key in lost.iter().map(|index| index.get(&keys)) {
             mixed.remove(key);
@@ -474,7 +489,7 @@ proptest! {
     /// repair makes the rest consistent.
     #[test]
     fn salvage_copies_what_is_not_damaged(
-        ops in prop::collection::vec(any::<(u8, usize, usize, u8)>(), 1..80),
+        ops in prop::collection::vec(any::<RandomChange>(), 1..80),
         records in 1..9_usize,
         damaged in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {

@@ -2,9 +2,10 @@
 
 use crate::common::*;
 use sheen_layout::{Composite, Count, Layout, MDT_OST, Spec, Template, TemplateComponent};
-use sheen_namespace::ClientId;
+use sheen_namespace::{ClientId, read_changelog};
 use sheen_wire::{
     Cred, Errno, Fid, Result, Time,
+    changelog::Kind,
     fid::ROOT,
     ldlm::bits::LAYOUT,
     mds::{Reply, Request, flags, xattr::CREATE},
@@ -104,6 +105,28 @@ fn write_makes_other_mirrors_stale_and_resync_refreshes_them() {
     fs.env.down = done.mirrors()[0].stripes().iter().map(|s| s.ost).collect();
     let others = done.mirrors()[1].stripes().iter().all(|s| !fs.env.down.contains(&s.ost));
     assert_eq!(fresh(&intent(&mut fs, f, 0, 1)), [if others { 2 } else { 1 }]);
+}
+
+#[test]
+fn changelog_has_the_first_write_after_a_resync_and_the_end_of_a_resync() {
+    let mut fs = Fs::new();
+    let f = mirrored(&mut fs, "f", 2);
+    fs.commit();
+    fs.ns.changelog_register("", None, 1, fs.env.now).unwrap();
+    intent(&mut fs, f, 0, 1);
+    intent(&mut fs, f, 0, 1);
+    intent(&mut fs, f, 2 * MIB, 3 * MIB);
+    let begun = change(&mut fs, f, &MirrorChange::Resync { mirrors: vec![2], end: 3 * MIB }).unwrap();
+    let done = MirrorChange::Resynced { generation: begun.generation(), mirrors: vec![2], mtime: NEVER };
+    change(&mut fs, f, &done).unwrap();
+    intent(&mut fs, f, 0, 1);
+    fs.commit();
+    let (first, last) = fs.ns.changelog_range();
+    let records = read_changelog(&*fs.store, first, last, usize::MAX).unwrap();
+    let kinds: Vec<Kind> = records.iter().map(|record| record.kind).collect();
+    // The second write changes nothing, and the third adds objects.
+    assert_eq!(kinds, [Kind::Flrw, Kind::Lyout, Kind::Lyout, Kind::Resync, Kind::Flrw]);
+    assert!(records.iter().all(|record| record.target == f));
 }
 
 #[test]

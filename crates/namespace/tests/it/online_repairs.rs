@@ -2,7 +2,7 @@
 //! have changed since the check.
 
 use crate::common::*;
-use crate::fsck::{change, check, content, key, names, repair, served, store, tree};
+use crate::fsck::{RandomChange, change, check, content, key, names, repair, revert, served, store, tree, two_states};
 use proptest::prelude::*;
 use sheen_namespace::{Check, Config, CountBudget, Place, Problem, Store};
 use sheen_wire::{Errno, Fid, fid::ROOT, ldlm::bits};
@@ -333,26 +333,16 @@ proptest! {
     /// they leave only what `sheen fsck` can repair.
     #[test]
     fn mixtures_of_two_states_are_repaired_under_load(
-        first in prop::collection::vec(any::<(u8, usize, usize, u8)>(), 1..40),
-        second in prop::collection::vec(any::<(u8, usize, usize, u8)>(), 1..40),
-        load in prop::collection::vec(any::<(u8, usize, usize, u8)>(), 0..8),
+        first in prop::collection::vec(any::<RandomChange>(), 1..40),
+        second in prop::collection::vec(any::<RandomChange>(), 1..40),
+        load in prop::collection::vec(any::<RandomChange>(), 0..8),
         old in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         lost in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
     ) {
-        let mut fs = Fs::new();
-        let mut dirs = vec![ROOT];
-        first.into_iter().for_each(|op| change(&mut fs, &mut dirs, op));
-        fs.commit();
-        let before = content(&fs.store);
-        second.into_iter().for_each(|op| change(&mut fs, &mut dirs, op));
-        fs.commit();
-        let mut mixed = content(&fs.store);
+        let (before, mut mixed, mut dirs) = two_states(first, second);
         let keys: Vec<Vec<u8>> = mixed.keys().chain(before.keys()).filter(|k| b"iexn".contains(&k[0])).cloned().collect();
         for key in old.iter().map(|index| index.get(&keys)) {
-            match before.get(key) {
-                Some(value) => drop(mixed.insert(key.clone(), value.clone())),
-                None => drop(mixed.remove(key)),
-            }
+            revert(&mut mixed, &before, key);
         }
         // An MDT does not start without a root directory.
         for lost in lost.iter().map(|index| index.get(&keys)).filter(|lost| **lost != key(b'i', ROOT)) {

@@ -150,8 +150,8 @@ fn close_sets_atime_to_the_close_time_unless_changed_later() {
     assert_eq!(again.atime, fs.env.now, "a read after the change updates it");
 }
 
-fn accessed(fs: &mut Fs, files: &[(Fid, u32)]) -> Vec<Attr> {
-    let closed = |(fid, micros): &(Fid, u32)| Closed { fid: *fid, handle: NO_HANDLE, read: Some(*micros) };
+fn accessed(fs: &mut Fs, files: &[(Fid, u64)]) -> Vec<Attr> {
+    let closed = |(fid, micros): &(Fid, u64)| Closed { fid: *fid, handle: NO_HANDLE, read: Some(*micros) };
     match fs.call(Request::Close { files: files.iter().map(closed).collect() }).unwrap() {
         Reply::Attrs(attrs) => attrs,
         other => panic!("{other:?}"),

@@ -198,7 +198,7 @@ fn draw(client: &mut Client, dice: &mut impl FnMut(usize) -> usize) -> Request {
             Request::LayoutIntent { fid: old, start, end: start + 1 }
         }
         16 => {
-            let read = Some(dice(3) as u32 * 700_000);
+            let read = Some(dice(3) as u64 * 700_000);
             Request::Close { files: vec![Closed { fid: old, handle: NO_HANDLE, read }] }
         }
         _ => Request::Open { cred: Cred::ROOT, fid: old, flags: flags::RDWR | [0, flags::TRUNC][dice(2)] },

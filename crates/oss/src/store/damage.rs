@@ -1,6 +1,10 @@
 //! The list of damage that reads and scrubs have found since the OST started, and of repairs.
+//!
+//! A lost object is listed as [`DamagedBlock::WHOLE`]. An object that a scrub misses is only a
+//! suspect: a power failure may have undone a part of its removal. The MDT knows whether a file has
+//! it, and is asked once.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use parking_lot::Mutex;
 use sheen_wire::{
@@ -8,7 +12,8 @@ use sheen_wire::{
     ost::{Damaged, DamagedBlock},
 };
 
-/// Most blocks that are listed. Beyond it, damage is neither repaired nor logged one by one.
+/// Most blocks that are listed, and most suspects that wait. Beyond it, damage is neither repaired
+/// nor logged one by one.
 const LISTED_MAX: usize = 4096;
 /// Repaired blocks that are listed: the last ones.
 const REPAIRED_MAX: usize = 100;
@@ -23,6 +28,8 @@ pub struct DamageList(Mutex<State>);
 struct State {
     /// For each damaged block when the MDT is asked to repair it.
     blocks: BTreeMap<(Fid, DamagedBlock), Due>,
+    /// Objects without a file, for which the MDT was not asked.
+    suspects: BTreeSet<Fid>,
     /// Whether a block was refused since there was space.
     is_full: bool,
     repaired_count: u64,
@@ -41,6 +48,13 @@ struct Due {
 
 impl Due {
     const NOW: Due = Due { left: 0, then: 1 };
+
+    /// Returns the state after the first request.
+    fn after_the_first() -> Due {
+        let mut due = Due::NOW;
+        due.asked();
+        due
+    }
 
     /// Records a request.
     fn asked(&mut self) {
@@ -68,12 +82,29 @@ impl State {
 impl DamageList {
     /// Adds a block of an object.
     pub fn add(&self, object: Fid, block: DamagedBlock) -> Added {
+        self.insert(object, block, Due::NOW)
+    }
+
+    /// Adds a lost object for which the MDT was just asked.
+    pub fn add_asked(&self, object: Fid) -> Added {
+        self.insert(object, DamagedBlock::WHOLE, Due::after_the_first())
+    }
+
+    /// Lets the MDT be asked whether a file has an object that has no file here. Returns whether
+    /// this is new.
+    pub fn suspect(&self, object: Fid) -> bool {
+        let mut state = self.0.lock();
+        let is_listed = state.blocks.contains_key(&(object, DamagedBlock::WHOLE));
+        !is_listed && state.suspects.len() < LISTED_MAX && state.suspects.insert(object)
+    }
+
+    fn insert(&self, object: Fid, block: DamagedBlock, due: Due) -> Added {
         let mut state = self.0.lock();
         if state.blocks.contains_key(&(object, block)) {
             return Added::Known;
         }
         if state.blocks.len() < LISTED_MAX {
-            state.blocks.insert((object, block), Due::NOW);
+            state.blocks.insert((object, block), due);
             return Added::New;
         }
         if std::mem::replace(&mut state.is_full, true) { Added::Known } else { Added::Full }
@@ -90,16 +121,22 @@ impl DamageList {
         blocks.iter().for_each(|block| state.remove(block));
     }
 
-    /// Takes at most `max` blocks that the MDT is to be asked to repair.
+    /// Takes at most `max` blocks that the MDT is to be asked to repair, and suspects. Suspects
+    /// leave the list.
     pub fn take_unasked(&self, max: usize) -> Vec<(Fid, DamagedBlock)> {
         let mut state = self.0.lock();
         let unasked = state.blocks.iter_mut().filter(|(_, due)| due.left == 0).take(max);
-        unasked
-            .map(|(block, due)| {
-                due.asked();
-                *block
-            })
-            .collect()
+        let ask = |(block, due): (&(Fid, DamagedBlock), &mut Due)| {
+            due.asked();
+            *block
+        };
+        let mut asked: Vec<_> = unasked.map(ask).collect();
+        while asked.len() < max
+            && let Some(object) = state.suspects.pop_first()
+        {
+            asked.push((object, DamagedBlock::WHOLE));
+        }
+        asked
     }
 
     /// Lets the MDT be asked for all blocks now. Returns whether there are any.
@@ -159,6 +196,24 @@ mod tests {
         let damaged = Damaged { object: object(2), file: Fid::ZERO, block: BLOCK };
         list.repaired(damaged);
         assert_eq!((list.all(), list.repairs()), (vec![], (1, vec![damaged])));
+    }
+
+    #[test]
+    fn mdt_is_asked_once_for_a_suspect_until_it_is_confirmed() {
+        let list = DamageList::default();
+        let whole = |oid| (object(oid), DamagedBlock::WHOLE);
+        assert_eq!([1, 2, 1].map(|oid| list.suspect(object(oid))), [true, true, false]);
+        assert!(list.all().is_empty(), "not listed");
+        list.add(object(3), BLOCK);
+        assert_eq!(list.take_unasked(2), [(object(3), BLOCK), whole(1)]);
+        assert_eq!(list.take_unasked(2), [whole(2)]);
+        assert_eq!(list.add_asked(object(2)), Added::New);
+        assert!(!list.suspect(object(2)) && list.take_unasked(9).is_empty());
+        assert_eq!(list.all(), [whole(2), (object(3), BLOCK)]);
+        assert!(list.begin_round());
+        assert_eq!(list.take_unasked(9).len(), 2);
+        (0..=LISTED_MAX as u32).for_each(|oid| _ = list.suspect(object(100 + oid)));
+        assert_eq!(list.take_unasked(usize::MAX).len(), LISTED_MAX);
     }
 
     #[test]

@@ -14,11 +14,11 @@ const SHOWN_MAX: usize = 100;
 /// The damage of an OST.
 #[derive(Clone, Debug, Default)]
 pub struct DamageReport {
-    /// Number of damaged blocks.
+    /// Number of damaged blocks and lost objects.
     pub damaged_now: usize,
     /// The first of them.
     pub damaged: Vec<Damaged>,
-    /// Number of blocks that were repaired since the OST started.
+    /// Number of those that were repaired since the OST started.
     pub repaired: u64,
     /// The last of them.
     pub last_repaired: Vec<Damaged>,
@@ -71,16 +71,22 @@ impl Store {
         }
     }
 
-    /// Returns the damaged blocks that were found, by object. Blocks that have been written,
-    /// destroyed or found intact since are removed from the list.
+    /// Returns the damaged blocks and lost objects that were found, by object. Blocks that have
+    /// been written, destroyed or found intact since are removed from the list.
     pub fn damage(&self) -> Vec<(Fid, DamagedBlock)> {
-        let (still, changed): (Vec<_>, Vec<_>) = self.damaged.all().into_iter().partition(|(object, block)| {
-            let object = self.files.existing(*object).ok().flatten();
-            let stored = object.and_then(|object| object.at_rest.stored());
-            stored.is_some_and(|known| known.stored.find(block).is_some_and(|number| !known.is_intact(number)))
-        });
+        let all = self.damaged.all().into_iter();
+        let (still, changed): (Vec<_>, Vec<_>) = all.partition(|(object, block)| self.is_still_damaged(*object, block));
         self.damaged.remove(&changed);
         still
+    }
+
+    fn is_still_damaged(&self, object: Fid, block: &DamagedBlock) -> bool {
+        if block.is_whole() {
+            return self.files.is_missing(object);
+        }
+        let object = self.files.existing(object).ok().flatten();
+        let stored = object.and_then(|object| object.at_rest.stored());
+        stored.is_some_and(|known| known.stored.find(block).is_some_and(|number| !known.is_intact(number)))
     }
 
     /// Returns the damage for the status of the scrub.
@@ -91,7 +97,7 @@ impl Store {
         DamageReport { damaged_now: damaged.len(), damaged: shown, repaired, last_repaired }
     }
 
-    /// Returns damaged blocks that the MDT is to be asked to repair, and was not asked for so far.
+    /// Returns damage that the MDT is to be asked to repair, and was not asked for so far.
     pub fn damage_to_repair(&self) -> Vec<Damaged> {
         let unasked = self.damaged.take_unasked(DAMAGED_MAX);
         unasked.into_iter().map(|damaged| self.with_file(damaged)).collect()

@@ -94,6 +94,16 @@ fn place(object: Fid) -> (u32, usize, u8) {
     (object.oid / BITS, at as usize / 8, 1 << (at % 8))
 }
 
+/// Returns the ids of the objects whose bits are set in the page of this number.
+fn oids_of(number: u32, page: &[u8; PAGE]) -> impl Iterator<Item = u32> {
+    let bytes = page.iter().zip(0u32..).filter(|(byte, _)| **byte != 0);
+    let bits = |(byte, at): (&u8, u32)| {
+        let byte = *byte;
+        (0..8u32).filter(move |bit| byte & (1 << *bit) != 0).map(move |bit| 8 * at + bit)
+    };
+    bytes.flat_map(bits).map(move |bit| number * BITS + bit)
+}
+
 impl State {
     fn has(&self, object: Fid) -> bool {
         let (page, byte, bit) = place(object);
@@ -204,6 +214,26 @@ impl DurableObjects {
         state.reported.len() < RECENT_MAX && state.reported.insert(object)
     }
 
+    /// Records that a lost object exists again. Another loss of it is news.
+    pub fn found(&self, object: Fid) {
+        self.state.lock().reported.remove(&object);
+    }
+
+    /// Returns at most `max` objects that have a bit and follow `after`; [`Fid::ZERO`]: the first
+    /// ones.
+    pub fn after(&self, after: Fid, max: usize) -> Vec<Fid> {
+        let state = self.state.lock();
+        let mut sequences: Vec<_> = state.sequences.iter().filter(|(seq, _)| **seq >= after.seq).collect();
+        sequences.sort_unstable_by_key(|(seq, _)| **seq);
+        let objects = sequences.into_iter().flat_map(|(seq, sequence)| {
+            let first = if *seq == after.seq { u64::from(after.oid) + 1 } else { 0 };
+            let pages = sequence.pages.range((first / u64::from(BITS)) as u32..);
+            let oids = pages.flat_map(|(number, page)| oids_of(*number, page));
+            oids.filter(move |oid| u64::from(*oid) >= first).map(move |oid| Fid::new(*seq, oid))
+        });
+        objects.take(max).collect()
+    }
+
     /// Returns the file of a sequence's bits.
     fn file<'a>(&self, seq: u64, known: &'a mut Option<File>) -> io::Result<&'a File> {
         if let Some(file) = known {
@@ -248,6 +278,9 @@ mod tests {
             assert!(all.iter().all(|object| index.has(*object)));
             assert!([0, 2, 3, 9, 6 * BITS].map(object).iter().all(|object| !index.has(*object)));
             assert!(!index.has(Fid::new(0x2_8000_0402, 1)));
+            assert_eq!(index.after(Fid::ZERO, 100), all);
+            assert_eq!(index.after(all[1], 2), [all[2], all[3]]);
+            assert!(index.after(all[5], 100).is_empty() && index.after(object(u32::MAX), 100).is_empty());
             index.remove(all[1]).unwrap();
             index.remove(all[5]).unwrap();
             assert_eq!(all.map(|object| index.has(object)), [true, false, true, true, true, false]);

@@ -234,14 +234,20 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn epoch_ends_with_the_boot_unless_the_ost_stopped_in_order() {
-        let sim = Sim::new(1, SimConfig::default());
+    /// Runs a test with a new directory on a simulated disk, and a function that opens the epoch.
+    fn with_directory(test: impl FnOnce(&Sim, &Path, &dyn Fn() -> Epoch)) {
+        let (sim, dir) = (Sim::new(1, SimConfig::default()), Path::new("/ost"));
         sim.run(async {
-            let dir = Path::new("/ost");
             sim.rt(1).disk().create_dir_all(dir).unwrap();
             sim.rt(1).disk().sync_fs("/").await.unwrap();
-            let open = || Epoch::open(&sim.rt(1), dir).unwrap();
+            test(&sim, dir, &|| Epoch::open(&sim.rt(1), dir).unwrap());
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn epoch_ends_with_the_boot_unless_the_ost_stopped_in_order() {
+        with_directory(|sim, dir, open| {
             let first = open().number();
             assert_eq!(open().number(), first, "the process was killed");
             sim.crash_host(1);
@@ -262,18 +268,12 @@ mod tests {
             assert!(fifth.number() != fourth.number() && fifth.lost() == [fourth.number()], "a sync failed");
             sim.rt(1).disk().write_atomic(dir.join(EPOCH), b"damaged").unwrap();
             assert_ne!(open().number(), third.number());
-        })
-        .unwrap();
+        });
     }
 
     #[test]
     fn transnos_rise_and_lost_epochs_stay_until_they_are_replayed() {
-        let sim = Sim::new(1, SimConfig::default());
-        sim.run(async {
-            let dir = Path::new("/ost");
-            sim.rt(1).disk().create_dir_all(dir).unwrap();
-            sim.rt(1).disk().sync_fs("/").await.unwrap();
-            let open = || Epoch::open(&sim.rt(1), dir).unwrap();
+        with_directory(|sim, dir, open| {
             let first = open();
             assert!(first.lost().is_empty() && first.committed() == 0 && first.first_transno() > 0);
             let last = first.first_transno() + 5;
@@ -295,7 +295,6 @@ mod tests {
             let old = format!("{:016x} {:016x} serving\n", 7, sim.rt(1).boot_id());
             sim.rt(1).disk().write_atomic(dir.join(EPOCH), old.as_bytes()).unwrap();
             assert_eq!((open().number(), open().committed()), (7, 0), "of an earlier release");
-        })
-        .unwrap();
+        });
     }
 }

@@ -38,17 +38,19 @@ use sheen_objects::{
 };
 use sheen_rt::{Disk, File, Metadata, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Time};
-use tracing::{debug, error};
+use tracing::debug;
 
 use super::{
     accounting::Accounting,
     at_rest::AtRest,
+    damage::DamageList,
     durable::DurableObjects,
     names,
     versions::{ObjectVersion, Versions},
 };
 
 mod charging;
+mod lost;
 mod open_charge;
 
 use open_charge::OpenCharge;
@@ -93,8 +95,9 @@ pub struct Object {
     sums: Mutex<Sums>,
     /// True once the object has left the cache: a later change must write the time by itself.
     evicted: AtomicBool,
-    /// Data version, replaced at each change: see [`Files::version`].
-    version: ObjectVersion,
+    /// Data version, replaced at each change: see [`Files::version`]. Shared with the object that
+    /// follows in the cache while this one is in use.
+    version: Arc<ObjectVersion>,
     /// Whether it has changed since it was last scrubbed.
     unscrubbed: AtomicBool,
     /// The charge for it.
@@ -127,7 +130,8 @@ impl Object {
     }
 
     /// Begins a change of `[offset, offset + len)`: announces it to the checksums in memory, and
-    /// removes the stored ones and the recorded data version.
+    /// removes the stored ones and the recorded data version. [`Files::changed`] ends the change,
+    /// also if it fails.
     ///
     /// # Errors
     /// The recorded data version cannot be removed, so the object must not change.
@@ -216,6 +220,7 @@ pub struct Files {
     disk: Disk,
     root: PathBuf,
     durable: DurableObjects,
+    damaged: Arc<DamageList>,
     accounting: Accounting,
     shards: Box<[Mutex<Shard>]>,
     dirs: Mutex<LruCache<Dir, Arc<DirState>, FxBuildHasher>>,
@@ -230,13 +235,21 @@ pub struct Files {
 
 impl Files {
     /// Returns the files of the objects below `root`. At most about `open_files_max` files stay
-    /// open, and at least one per shard.
-    pub fn new(rt: &Rt, root: &Path, open_files_max: usize, durable: DurableObjects, versions: Versions) -> Files {
+    /// open, and at least one per shard. `damaged`: the list for lost objects.
+    pub fn new(
+        rt: &Rt,
+        root: &Path,
+        open_files_max: usize,
+        durable: DurableObjects,
+        versions: Versions,
+        damaged: Arc<DamageList>,
+    ) -> Files {
         let each = NonZeroUsize::new(open_files_max / SHARDS).unwrap_or(NonZeroUsize::MIN);
         Files {
             disk: rt.disk(),
             root: root.to_owned(),
             durable,
+            damaged,
             accounting: Accounting::new(rt, root),
             shards: (0..SHARDS).map(|_| Mutex::new(LruCache::with_hasher(each, FxBuildHasher))).collect(),
             dirs: Mutex::new(LruCache::with_hasher(DIRS_MAX, FxBuildHasher)),
@@ -272,8 +285,7 @@ impl Files {
 
     /// Returns the object's data version; 0 if the object does not exist. Each change of bytes or
     /// size replaces the version. It may also be replaced without a change, for example after a
-    /// failure of the host. Compare versions only while no client is changing the object: a change
-    /// in progress does not count yet.
+    /// failure of the host. While a change is in progress, each call returns another version.
     pub fn version(&self, object: Fid) -> io::Result<u64> {
         let Some(open) = self.existing(object)? else { return Ok(0) };
         Ok(self.versions.report(object, &open.version, &open.file))
@@ -281,14 +293,14 @@ impl Files {
 
     /// Saves time and reported version of an object that was just removed from the cache. The
     /// caller still holds the lock of its shard.
-    fn evict(&self, object: &Object) {
+    fn evict(&self, object: &Arc<Object>) {
         object.evicted.store(true, SeqCst);
         object.save_time();
         self.close_charge(object);
         if object.unscrubbed.load(Relaxed) {
             self.unscrubbed.lock().put(object.fid, ());
         }
-        self.versions.closed(object.fid, &object.version);
+        self.versions.closed(object.fid, &object.version, Arc::strong_count(object) > 1);
     }
 
     /// Number of files open at the moment.
@@ -323,8 +335,8 @@ impl Files {
         }
     }
 
-    /// Records a change of the content at the time `now`. `written`: it wrote bytes up to this
-    /// offset, and did nothing else.
+    /// Records a change of the content at the time `now`, after [`Object::begin_change`].
+    /// `written`: it wrote bytes up to this offset, and did nothing else.
     ///
     /// The file's own mtime is not enough: the kernel's clock for file times lags up to a tick (10
     /// ms) behind the clock that the MDT and this OST read. So a write would seem older than an
@@ -332,7 +344,7 @@ impl Files {
     /// before that, the time is lost, and with it some milliseconds.
     pub fn changed(&self, object: &Object, now: Time, written: Option<u64>) {
         let now = nanos(now);
-        self.versions.changed(object.fid, &object.version, &object.file);
+        self.versions.changed(&object.version);
         object.unscrubbed.store(true, Relaxed);
         object.changed.fetch_max(now, SeqCst);
         // Either this sees that the object was evicted, or the eviction saw the new time.
@@ -357,7 +369,6 @@ impl Files {
         let shard = self.shard(object.fid);
         object.at_rest.forget_all();
         let open = shard.peek(&object.fid);
-        self.versions.changed_late(object.fid, open.map(|open| &open.version), &object.file);
         match open {
             Some(open) => {
                 open.at_rest.forget_all();
@@ -381,32 +392,6 @@ impl Files {
         for shard in &self.shards {
             shard.lock().iter().for_each(|(_, object)| object.save_time());
         }
-    }
-
-    /// Checks that an object whose file is missing has not been lost.
-    ///
-    /// # Errors
-    /// EIO: it has.
-    fn check_never_durable(&self, object: Fid) -> io::Result<()> {
-        if !self.durable.has(object) {
-            return Ok(());
-        }
-        if self.durable.is_news(object) {
-            error!(
-                "{}: object {object} is lost: its file is missing; reads and writes of it fail",
-                self.path(object).display()
-            );
-        }
-        Err(io::Error::from_raw_os_error(Errno::EIO.0))
-    }
-
-    /// Whether an object that was durable has no file: it is lost, or a power failure has undone a
-    /// part of its removal.
-    pub fn is_missing(&self, object: Fid) -> bool {
-        let is_not_found = |e: io::Error| e.kind() == io::ErrorKind::NotFound;
-        self.durable.has(object)
-            && !self.shard(object).contains(&object)
-            && self.disk.metadata(self.path(object)).is_err_and(is_not_found)
     }
 
     /// Returns the object, or `None` if it does not exist. EIO: it is lost.
@@ -525,12 +510,15 @@ impl Files {
     fn remove_from(&self, mut shard: MutexGuard<'_, Shard>, object: Fid) -> io::Result<()> {
         self.durable.remove(object)?;
         let open = shard.pop(&object);
-        self.versions.forget(object);
         self.end_charge(object, open.as_deref());
         let removed = self.disk.remove_file(self.path(object));
         let is_removed = removed.is_ok();
         let is_missing = removed.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
         self.end_owner(object, is_removed || is_missing);
+        match &open {
+            Some(open) if !is_removed && !is_missing => self.versions.closed(object, &open.version, true),
+            _ => self.versions.forget(object),
+        }
         drop(shard);
         drop(open);
         match removed {
@@ -658,7 +646,14 @@ mod tests {
         rt.disk().create_dir_all("/ost/O").unwrap();
         let durable = DurableObjects::open(rt, Path::new("/ost")).unwrap();
         let versions = Versions::new(rt, &Epoch::open(rt, Path::new("/ost")).unwrap());
-        Files::new(rt, Path::new("/ost"), SHARDS, durable, versions)
+        Files::new(rt, Path::new("/ost"), SHARDS, durable, versions, Arc::default())
+    }
+
+    /// Changes an object at this time.
+    fn change(files: &Files, object: &Object, at: Time) {
+        let claim = object.begin_change(0, 1).unwrap();
+        files.changed(object, at, None);
+        object.sums().end(claim, []);
     }
 
     #[test]
@@ -683,16 +678,16 @@ mod tests {
 
         let held = files.create(fid(1), Fid::ZERO).unwrap();
         fill();
-        files.changed(&held, time(1), None);
+        change(&files, &held, time(1));
         assert_eq!(shown(), time(1), "closed");
         let open = files.existing(fid(1)).unwrap().unwrap();
-        files.changed(&held, time(2), None);
+        change(&files, &held, time(2));
         assert_eq!(shown(), time(2), "open again");
-        files.changed(&open, time(4), None);
-        files.changed(&held, time(3), None);
+        change(&files, &open, time(4));
+        change(&files, &held, time(3));
         assert_eq!(shown(), time(4), "an older change does not set the time back");
         fill();
-        files.changed(&held, time(3), None);
+        change(&files, &held, time(3));
         assert_eq!(shown(), time(4));
     }
 
@@ -706,9 +701,11 @@ mod tests {
         (2..2000).for_each(|oid| drop(files.create(fid(oid), Fid::ZERO).unwrap()));
         let open = files.existing(fid(1)).unwrap().unwrap();
         let version = open.version.number();
+        let claim = held.begin_change(0, 1).unwrap();
         sim.crash_host(1);
         assert!(open.file.metadata().is_err());
         files.changed(&held, Time { sec: 1, nsec: 0 }, None);
+        held.sums().end(claim, []);
         assert_eq!(open.changed.load(SeqCst), NEVER, "the file's own mtime counts");
         assert_ne!(open.version.number(), version);
     }
@@ -722,9 +719,11 @@ mod tests {
         let object = files.create(fid, Fid::ZERO).unwrap();
         assert!(shown() < written, "before its first bytes");
         object.note_time().unwrap();
+        let claim = object.begin_change(0, 1).unwrap();
         object.file.write_all_at(0, b"x").unwrap();
         assert!(shown() < written, "while they are written");
         files.changed_before(&object, written, None);
+        object.sums().end(claim, []);
         assert_eq!(shown(), written);
     }
 
@@ -740,14 +739,25 @@ mod tests {
         let first = version();
         fill();
         assert_eq!(version(), first, "closed and opened again");
-        files.changed(&held, Time::default(), None);
+        change(&files, &held, Time::default());
         assert_ne!(version(), first, "changed through an object that had left the cache");
         let second = version();
         fill();
-        files.changed(&held, Time::default(), None);
+        change(&files, &held, Time::default());
         assert_ne!(version(), second, "changed while it was closed");
         let third = version();
+        let claim = held.begin_change(0, 1).unwrap();
         fill();
+        let during = [version(), version()];
+        assert!(during[0] != during[1] && !during.contains(&third), "a change is in progress: {during:?}");
+        files.changed(&held, Time::default(), None);
+        held.sums().end(claim, []);
+        assert_eq!(version(), version());
+        assert!(version() != third && !during.contains(&version()), "it has ended");
+        let third = version();
+        drop(held);
+        fill();
+        assert_eq!(version(), third, "closed while no request used it");
         files.remove(fid(1)).unwrap();
         drop(files.create(fid(1), Fid::ZERO).unwrap());
         assert_ne!(version(), third, "another object of the same name");

@@ -43,12 +43,8 @@ impl Home {
     /// Locks the directory, formatting it if it is missing or empty.
     pub async fn open(rt: &Rt, dir: &Path, fsname: &str, index: Option<u32>) -> Result<Home, OssError> {
         let disk = rt.disk();
-        let failed = |what, path: &Path| {
-            let path = path.to_owned();
-            move |source| OssError::Io { what, path, source }
-        };
         let lock = lock_dir(&disk, dir)?;
-        let held = disk.open_dir(dir).map_err(failed("open", dir))?;
+        let held = disk.open_dir(dir).map_err(OssError::io("open", dir))?;
         let path = dir.join(IDENTITY);
         let objects = dir.join(name::ROOT);
         let identity = match disk.read(&path) {
@@ -61,9 +57,9 @@ impl Home {
                 refuse_foreign_files(rt, dir)?;
                 Identity { fsname: fsname.into(), index, uuid: uuid(rt) }
             }
-            Err(e) => return Err(failed("read", &path)(e)),
+            Err(e) => return Err(OssError::io("read", &path)(e)),
         };
-        disk.create_dir_all(&objects).map_err(failed("create", &objects))?;
+        disk.create_dir_all(&objects).map_err(OssError::io("create", &objects))?;
         sync_names(&disk, dir).await?;
         let home = Home { rt: rt.clone(), dir: dir.into(), held, identity, lock: Mutex::new(Some(lock)) };
         home.write()?;
@@ -106,7 +102,7 @@ impl Home {
         if disk.read(&path).is_ok_and(|old| old == text.as_bytes()) {
             return Ok(());
         }
-        disk.write_atomic(&path, text.as_bytes()).map_err(|source| OssError::Io { what: "write", path, source })
+        disk.write_atomic(&path, text.as_bytes()).map_err(OssError::io("write", path))
     }
 }
 
@@ -130,13 +126,13 @@ fn has_objects(rt: &Rt, objects: &Path) -> Result<(), OssError> {
     match rt.disk().metadata(objects) {
         Ok(_) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(OssError::ObjectsMissing(objects.into())),
-        Err(source) => Err(OssError::Io { what: "stat", path: objects.into(), source }),
+        Err(e) => Err(OssError::io("stat", objects)(e)),
     }
 }
 
 /// Refuses to format a directory that holds other files: it is likely not the one that was meant.
 fn refuse_foreign_files(rt: &Rt, dir: &Path) -> Result<(), OssError> {
-    let entries = rt.disk().read_dir(dir).map_err(|source| OssError::Io { what: "read", path: dir.into(), source })?;
+    let entries = rt.disk().read_dir(dir).map_err(OssError::io("read", dir))?;
     // Allowed are leftovers of a format that crashed, and `lost+found` of ext4.
     let ours = |name: &[u8]| [LOCK.as_bytes(), name::ROOT.as_bytes(), b"lost+found", b".target.tmp"].contains(&name);
     if entries.iter().all(|e| ours(e.name.as_encoded_bytes())) { Ok(()) } else { Err(OssError::NotEmpty(dir.into())) }

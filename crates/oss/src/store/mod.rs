@@ -9,6 +9,7 @@
 //! * `at_rest`: checksums that are stored with objects, and `scrub`: the walk that stores and
 //!   compares them;
 //! * `damage`: the list of damage, `damage_report`: what others learn of it, and `repair`;
+//! * `recreate`: lost objects that are made again, and `staging`: the copy in progress;
 //! * `durable`: which objects were durable once, so that a lost one is noticed;
 //! * `epoch`: whether data that was not synced may be lost;
 //! * `versions`: data versions, and their records;
@@ -22,7 +23,7 @@
 //! thread, also where they wait for the disk. Only syncs of directories and of whole file systems
 //! are awaited.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use sheen_objects::{Identity, sharing::Share};
 use sheen_rt::Rt;
@@ -52,11 +53,13 @@ mod markers;
 pub(crate) mod names;
 mod owner_index;
 mod read;
+mod recreate;
 mod repair;
 mod replay;
 pub mod scrub;
 mod seal;
 mod seek;
+mod staging;
 mod statfs;
 mod sync;
 mod truncate;
@@ -73,6 +76,7 @@ use files::Files;
 use format::Home;
 pub use markers::Order;
 use markers::SealedObjects;
+use staging::Staging;
 use versions::Versions;
 
 /// An OST's directory, locked by this process and ready for requests.
@@ -85,7 +89,8 @@ pub struct Store {
     sealed: SealedObjects,
     clients: ClientList,
     epoch: Epoch,
-    damaged: DamageList,
+    damaged: Arc<DamageList>,
+    staging: Staging,
 }
 
 impl std::fmt::Debug for Store {
@@ -112,34 +117,22 @@ impl Store {
     ) -> Result<Store, OssError> {
         let home = Home::open(rt, dir, fsname, index).await?;
         let dir = home.dir();
-        let device = rt.disk().device(dir).map_err(|source| OssError::Io { what: "stat", path: dir.into(), source })?;
-        let sealed = SealedObjects::open(rt, dir).map_err(|source| OssError::Io {
-            what: "read the markers of sealed objects in",
-            path: dir.into(),
-            source,
-        })?;
-        let clients = ClientList::open(rt, dir).map_err(|source| OssError::Io {
-            what: "read",
-            path: dir.join(clients::CLIENTS),
-            source,
-        })?;
-        let durable = DurableObjects::open(rt, dir).map_err(|source| OssError::Io {
-            what: "read the index of durable objects in",
-            path: dir.into(),
-            source,
-        })?;
-        let epoch = Epoch::open(rt, dir).map_err(|source| OssError::Io {
-            what: "read or write",
-            path: dir.join(EPOCH),
-            source,
-        })?;
+        let device = rt.disk().device(dir).map_err(OssError::io("stat", dir))?;
+        let markers = OssError::io("read the markers of sealed objects in", dir);
+        let sealed = SealedObjects::open(rt, dir).map_err(markers)?;
+        let clients = ClientList::open(rt, dir).map_err(OssError::io("read", dir.join(clients::CLIENTS)))?;
+        let durable = DurableObjects::open(rt, dir);
+        let durable = durable.map_err(OssError::io("read the index of durable objects in", dir))?;
+        let epoch = Epoch::open(rt, dir).map_err(OssError::io("read or write", dir.join(EPOCH)))?;
         let versions = Versions::new(rt, &epoch);
+        let damaged = Arc::<DamageList>::default();
         Ok(Store {
             sealed,
             clients,
             epoch,
-            damaged: DamageList::default(),
-            files: Files::new(rt, dir, open_files_max, durable, versions),
+            files: Files::new(rt, dir, open_files_max, durable, versions, damaged.clone()),
+            damaged,
+            staging: Staging::new(rt, dir),
             share: join(device),
             buffers: gather::Pools::new(),
             rt: rt.clone(),

@@ -27,9 +27,10 @@ impl Store {
         if let Some(open) = open {
             let claim = open.begin_change(size, u64::MAX)?;
             let done = open.file.set_len(size);
+            // Also after an error: some of the bytes may be removed.
+            self.files.changed(&open, self.rt.wall(), None);
             open.sums().end(claim, []);
             done?;
-            self.files.changed(&open, self.rt.wall(), None);
         }
         Ok(())
     }

@@ -7,25 +7,27 @@ use std::{
     time::Duration,
 };
 
+use crate::common::{SEQ, open_store};
 use bytes::Bytes;
-use sheen_oss::{Sharing, Store, store::scrub::Pace};
+use sheen_objects::name::{self, Dir};
+use sheen_oss::{Store, store::scrub::Pace};
 use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig},
 };
-use sheen_wire::{Bulk, Errno, Fid, ost::Part};
+use sheen_wire::{Bulk, Errno, Fid, Time, ost::Part};
 
 const SEEDS: u64 = 100;
 const HOST: u32 = 1;
 const OBJECTS: u64 = 80;
 
 fn fid(oid: u64) -> Fid {
-    Fid::new(0x2_8000_0401, oid as u32)
+    Fid::new(SEQ, oid as u32)
 }
 
 /// Opens the store with few open files, so that objects are closed and opened again all the time.
 async fn open(rt: &Rt) -> Store {
-    Store::open(rt, Path::new("/srv/ost0"), "sheen", Some(0), 1, |device| Sharing::new().join(device)).await.unwrap()
+    open_store(rt, Path::new("/srv/ost0"), 1).await
 }
 
 /// The state that must be found after a crash; an object that is not here may be in any state.
@@ -150,4 +152,48 @@ fn sync_of_all_objects_survives_a_crash() {
         })
         .unwrap();
     }
+}
+
+#[test]
+fn copy_of_a_lost_object_survives_a_crash_only_if_it_has_ended() {
+    const DATA: &[u8] = b"data";
+    let (disk_dir, bytes) = (Path::new("/srv/ost0"), Bulk::from(Bytes::from_static(DATA)));
+    for seed in 0..20 {
+        let sim = Sim::new(seed, SimConfig::default());
+        sim.run(async {
+            let rt = sim.rt(HOST);
+            let store = open(&rt).await;
+            for oid in [1, 2] {
+                let part = Part { object: fid(oid), offset: 0, len: DATA.len() as u32 };
+                store.write(Fid::ZERO, &[part], &bytes, false, None).unwrap();
+            }
+            store.sync(&[]).await.unwrap();
+            store.close().await.unwrap();
+            drop(store);
+            for oid in [1, 2] {
+                rt.disk().remove_file(disk_dir.join(name::path(fid(oid)))).unwrap();
+                rt.disk().sync_dir(disk_dir.join(Dir::of(fid(oid)).path())).await.unwrap();
+            }
+            let store = open(&rt).await;
+            for oid in [1, 2] {
+                store.begin_copy(fid(oid), oid, DATA.len() as u64).unwrap();
+                store.write_copy(fid(oid), oid, 0, &bytes).unwrap();
+                if oid == 1 {
+                    store.end_copy(fid(oid), oid, Time::default()).await.unwrap();
+                }
+            }
+            sim.crash_host(HOST);
+            let store = open(&sim.rt(HOST)).await;
+            assert_eq!(content(&store, 1), DATA, "seed {seed}");
+            let lost = store.read(&[Part { object: fid(2), offset: 0, len: 1 }]).map(drop);
+            assert_eq!((lost, store.end_copy(fid(2), 2, Time::default()).await), (Err(Errno::EIO), Err(Errno::ESTALE)));
+            assert_eq!(copies(&sim), 0, "seed {seed}");
+        })
+        .unwrap();
+    }
+}
+
+/// Returns the number of copies in the OST's directory.
+fn copies(sim: &Sim) -> usize {
+    sim.rt(HOST).disk().read_dir("/srv/ost0/copies").map_or(0, |names| names.len())
 }

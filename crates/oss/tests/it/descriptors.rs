@@ -1,6 +1,7 @@
 //! A process that runs out of file descriptors closes objects rather than failing its clients.
 //! Alone in its file, since the limit is the whole process's.
 
+use crate::common::fid;
 use bytes::Bytes;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sheen_oss::{Sharing, Store};
@@ -16,7 +17,7 @@ fn store_closes_objects_when_descriptors_run_out() {
         .unwrap();
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..limit }).unwrap();
-    let part = |oid| Part { object: Fid::new(0x2_8000_0401, oid), offset: 0, len: 4 };
+    let part = |oid| Part { object: fid(oid), offset: 0, len: 4 };
     for oid in 1..=2000u32 {
         store
             .write(Fid::ZERO, &[part(oid)], &Bulk::from(Bytes::copy_from_slice(&oid.to_le_bytes())), false, None)

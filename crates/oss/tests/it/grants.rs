@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, atomic::AtomicU32};
 
-use crate::common::FakeMgs;
+use crate::common::{FakeMgs, fid};
 use bytes::Bytes;
 use sheen_lnet::{Net, Nid};
 use sheen_oss::{Ost, OstConfig, Sharing};
@@ -59,7 +59,7 @@ struct Client(Arc<Import<sheen_wire::Ost>>);
 impl Client {
     /// Writes `len` bytes at `offset` of an object. Returns the bytes granted in addition.
     async fn write(&self, oid: u32, offset: u64, len: u64, grant: Grant) -> Result<u64> {
-        let parts = vec![Part { object: Fid::new(0x2_8000_0401, oid), offset, len: len as u32 }];
+        let parts = vec![Part { object: fid(oid), offset, len: len as u32 }];
         let request = Request::Write { file: Fid::ZERO, parts, sync: false, mtime: None, grant, held: false };
         match self.0.request(request).bulk(Bulk::from(Bytes::from(vec![oid as u8; len as usize]))).send().await?.body {
             Reply::Done { granted, .. } => Ok(granted),
@@ -89,7 +89,7 @@ impl Client {
     }
 
     async fn has(&self, oid: u32, offset: u64, len: u64) -> bool {
-        let parts = vec![Part { object: Fid::new(0x2_8000_0401, oid), offset, len: len as u32 }];
+        let parts = vec![Part { object: fid(oid), offset, len: len as u32 }];
         let bytes = self.0.request(Request::Read { parts }).send().await.unwrap().bulk.into_bytes();
         bytes.len() as u64 == len && bytes.iter().all(|byte| *byte == oid as u8)
     }
@@ -135,8 +135,7 @@ fn full_disk_accepts_overwrites_and_hole_punches() {
         a.want(ALL).await;
         assert!(b.fill(1, 0, MIB).await >= 8 * MIB);
         b.write(1, 0, 8 * MIB, Grant::default()).await.unwrap();
-        let reserve =
-            |mode| Request::Allocate { file: Fid::ZERO, mode, runs: vec![(Fid::new(0x2_8000_0401, 9), 0, 4 * MIB)] };
+        let reserve = |mode| Request::Allocate { file: Fid::ZERO, mode, runs: vec![(fid(9), 0, 4 * MIB)] };
         let mode = Allocate::Reserve { keep_size: false };
         assert_eq!(b.0.request(reserve(mode)).send().await.unwrap_err(), Errno::ENOSPC, "it is granted");
         b.0.request(reserve(Allocate::PunchHole)).send().await.unwrap();
@@ -156,7 +155,7 @@ fn grants_are_released_on_disconnect_and_restart() {
         assert!(b.fill(1, filled, MIB).await + MIB > granted, "other clients may use it");
 
         let ost = {
-            b.0.request(Request::Destroy { objects: vec![Fid::new(0x2_8000_0401, 1)] }).send().await.unwrap();
+            b.0.request(Request::Destroy { objects: vec![fid(1)] }).send().await.unwrap();
             assert!(b.want(ALL).await > 0);
             ost.stop().await;
             drop(ost);
@@ -214,7 +213,7 @@ fn link_markers_use_no_granted_space() {
         let granted = a.want(ALL).await;
         b.fill(1, 0, MIB).await;
         b.fill(2, 0, 4096).await;
-        let (object, other) = (Fid::new(0x2_8000_0401, 1), Fid::new(0x2_8000_0401, 9));
+        let (object, other) = (fid(1), fid(9));
         let close = Request::Seal { objects: vec![(object, None)], group: None, order: 1 };
         b.0.request(close).send().await.unwrap();
         let link = Request::Link { objects: vec![(object, other)], order: 1 };

@@ -15,6 +15,7 @@ mod markers;
 mod quota;
 mod quota_sums;
 mod recovery;
+mod recreate;
 mod repair;
 #[allow(clippy::disallowed_methods, reason = "it damages objects on the real disk")]
 mod scrub;

@@ -2,8 +2,9 @@
 
 use std::{path::Path, time::Duration};
 
+use crate::common::{fid, open_store};
 use bytes::Bytes;
-use sheen_oss::{Sharing, Store, store::Order};
+use sheen_oss::{Store, store::Order};
 use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig},
@@ -12,10 +13,6 @@ use sheen_wire::{Bulk, Errno, Fid, ost::Part};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
-
-fn fid(oid: u32) -> Fid {
-    Fid::new(0x2_8000_0401, oid)
-}
 
 fn write(store: &Store, oid: u32) -> Result<(), Errno> {
     store.write(
@@ -33,9 +30,7 @@ fn close(store: &Store, oid: u32) -> Result<(), Errno> {
 
 /// A new OST with a written object 1.
 async fn store(rt: &Rt) -> Store {
-    let store = Store::open(rt, Path::new("/srv/ost0"), "sheen", Some(0), 16, |device| Sharing::new().join(device))
-        .await
-        .unwrap();
+    let store = open_store(rt, Path::new("/srv/ost0"), 16).await;
     write(&store, 1).unwrap();
     store
 }

@@ -5,8 +5,9 @@ use std::{
     path::Path,
 };
 
+use crate::common::{fid, open_store};
 use bytes::Bytes;
-use sheen_oss::{Sharing, Store, store::Order};
+use sheen_oss::{Store, store::Order};
 use sheen_rt::{
     RealOptions, Rt,
     sim::{Sim, SimConfig},
@@ -23,17 +24,13 @@ const ALICE: Owner = Owner { uid: 1000, gid: 100, project: 7 };
 const BOB: Owner = Owner { uid: 1001, gid: 100, project: 0 };
 const FIRST: Id = Id { kind: Kind::User, id: 0 };
 
-fn fid(oid: u32) -> Fid {
-    Fid::new(0x2_8000_0401, oid)
-}
-
 fn owned(oid: u32, owner: Owner) -> Owned {
     Owned { object: fid(oid), file: Fid::ZERO, owner }
 }
 
 /// Opens a store with few open files, so that objects are closed and opened again all the time.
 async fn open(rt: &Rt, dir: &Path) -> Store {
-    Store::open(rt, dir, "sheen", Some(0), 1, |device| Sharing::new().join(device)).await.unwrap()
+    open_store(rt, dir, 1).await
 }
 
 fn write(store: &Store, file: Fid, object: Fid, offset: u64, len: usize) -> Result<()> {

@@ -9,20 +9,17 @@ use std::{
     time::Duration,
 };
 
+use crate::common::{fid, open_store};
 use bytes::Bytes;
 use sheen_objects::name;
 use sheen_oss::{
-    Sharing, Store,
+    Store,
     store::scrub::{Pace, Scrubbed},
 };
 use sheen_rt::{RealOptions, Rt, Runtime};
 use sheen_wire::{Bulk, Errno, Fid, ost::Part};
 
 const BLOCK: u64 = 64 << 10;
-
-fn fid(oid: u32) -> Fid {
-    Fid::new(0x2_8000_0401, oid)
-}
 
 fn part(oid: u32, offset: u64, len: u64) -> Part {
     Part { object: fid(oid), offset, len: len as u32 }
@@ -43,8 +40,7 @@ impl Fixture {
 
     fn on(dir: tempfile::TempDir) -> Fixture {
         let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, name: "test".into() }).unwrap();
-        let open = Store::open(&rt, dir.path(), "sheen", Some(0), 64, |device| Sharing::new().join(device));
-        let store = runtime.block_on(open).unwrap();
+        let store = runtime.block_on(open_store(&rt, dir.path(), 64));
         Fixture { store, runtime, pace: Pace::new(&rt, 0), rt, dir }
     }
 

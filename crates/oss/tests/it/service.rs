@@ -1,6 +1,6 @@
 //! An OST as its clients see it: over lo and tcp, registered with an MGS, stopped and restarted.
 
-use crate::common::{Client, OBJECT, Process, part};
+use crate::common::{Client, OBJECT, Process, fid, part};
 use sheen_lnet::{Net, Nid};
 use sheen_oss::{DataConfig, Ost, Sharing};
 use sheen_rpc::Service;
@@ -91,7 +91,7 @@ fn list_returns_every_object_once() {
         other => panic!("{other:?}"),
     };
     assert_eq!(list(Fid::ZERO), []);
-    let mut made: Vec<Fid> = (1..=PARTS_MAX as u32 + 10).map(|oid| Fid::new(0x2_8000_0401, oid)).collect();
+    let mut made: Vec<Fid> = (1..=PARTS_MAX as u32 + 10).map(fid).collect();
     made.extend((1..70).map(|oid| Fid::new(0x2_0000_0402, oid)));
     for some in made.chunks(PARTS_MAX) {
         let objects = some.iter().map(|object| (*object, 1)).collect();

@@ -9,6 +9,7 @@ use std::{
     path::Path,
 };
 
+use crate::common::{SEQ, fid};
 use bytes::Bytes;
 use sheen_objects::name;
 use sheen_oss::{OssError, Sharing, Store};
@@ -20,12 +21,7 @@ use sheen_wire::{
     seq::{MdtIndex, ost_seq},
 };
 
-const SEQ: u64 = 0x2_8000_0401;
 const MIB: u64 = 1 << 20;
-
-fn fid(oid: u32) -> Fid {
-    Fid::new(SEQ, oid)
-}
 
 fn part(oid: u32, offset: u64, len: usize) -> Part {
     Part { object: fid(oid), offset, len: len as u32 }

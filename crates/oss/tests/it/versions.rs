@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use crate::common::{SEQ, open_store};
 use bytes::Bytes;
-use sheen_oss::{Sharing, Store};
+use sheen_oss::Store;
 use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig},
@@ -17,13 +18,12 @@ const LIVES: usize = 6;
 const STEPS: usize = 150;
 
 fn fid(oid: u64) -> Fid {
-    Fid::new(0x2_8000_0401, oid as u32)
+    Fid::new(SEQ, oid as u32)
 }
 
 /// Opens the store with few open files, so that objects are closed and opened again all the time.
 async fn open(rt: &Rt) -> Store {
-    let store = Store::open(rt, Path::new("/srv/ost0"), "sheen", Some(0), 1, |device| Sharing::new().join(device));
-    let store = store.await.unwrap();
+    let store = open_store(rt, Path::new("/srv/ost0"), 1).await;
     store.replayed().unwrap();
     store
 }

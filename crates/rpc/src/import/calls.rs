@@ -3,17 +3,24 @@
 use std::{
     pin::pin,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use sheen_lnet::Frame;
-use sheen_rt::operation;
+use sheen_rt::{Instant, operation};
 use sheen_wire::{
     Bulk, Errno, Protocol,
     bulk::BULK_BYTES_MAX,
     frame::{self, BODY_BYTES_MAX, FLAG_BULK_COPY, FLAG_BULK_CRC, Header, Kind},
 };
 
-use super::{connect::Route, inner::Inner, link::Arrived, lo_peer::LoPeer, request_error::Cause};
+use super::{
+    connect::Route,
+    inner::Inner,
+    link::{Arrived, Later},
+    lo_peer::LoPeer,
+    request_error::Cause,
+};
 use crate::{service::Response, waits::Awaited};
 
 impl<P: Protocol> Inner<P> {
@@ -23,7 +30,7 @@ impl<P: Protocol> Inner<P> {
     /// valid.
     pub(super) async fn call(
         self: &Arc<Self>,
-        request: P::Request,
+        mut request: P::Request,
         bulk: Bulk,
         guarded: Option<u64>,
         awaited: &Awaited,
@@ -34,9 +41,16 @@ impl<P: Protocol> Inner<P> {
         {
             return self.waits.track(awaited, pin!(self.call_lo(&peer, request, bulk))).await;
         }
+        let mut made = P::delay(&mut request, Duration::ZERO).then(|| self.net.rt().now());
         let mut prepared = None;
         loop {
-            match self.ready(self.hard).await? {
+            let route = self.ready(self.hard).await?;
+            if let Some(made) = &mut made {
+                let now = self.net.rt().now();
+                P::delay(&mut request, now.since(*made));
+                (*made, prepared) = (now, None);
+            }
+            match route {
                 Route::Lo(peer) => {
                     // The target is being removed. The next `ready` does not find it any more.
                     if let Some(_running) = peer.enter() {
@@ -48,7 +62,8 @@ impl<P: Protocol> Inner<P> {
                         Some(frame) => frame,
                         none => none.insert(self.frame(&request, &bulk)?),
                     };
-                    if let Some(waiting) = self.dispatch(frame, guarded)? {
+                    let later = made.map(|made| encode_later::<P>(request.clone(), made));
+                    if let Some(waiting) = self.dispatch(frame, guarded, later)? {
                         *xid = Some(frame.header.xid);
                         let reply = waiting.await;
                         let copied = frame.header.flags & FLAG_BULK_COPY != 0;
@@ -104,4 +119,14 @@ impl<P: Protocol> Inner<P> {
         let (transno, last_committed) = (header.transno, header.last_committed);
         Ok(Response { body, bulk, live: None, transno, last_committed, incarnation })
     }
+}
+
+/// Returns how a request that says how long ago something happened is encoded later. `made`: the
+/// time as of which it says this.
+fn encode_later<P: Protocol>(request: P::Request, made: Instant) -> Later {
+    Box::new(move |now| {
+        let mut request = request.clone();
+        P::delay(&mut request, now.since(made));
+        frame::to_body(&request).ok()
+    })
 }

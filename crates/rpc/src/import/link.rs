@@ -133,8 +133,13 @@ pub(super) struct Arrived {
     pub(super) incarnation: u64,
 }
 
+/// Encodes a request that says how long ago something happened, without its job, as of this time.
+pub(super) type Later = Box<dyn Fn(Instant) -> Option<Vec<u8>> + Send>;
+
 pub(super) struct Pending {
     pub(super) frame: Frame,
+    /// For a resend. `None`: the same body.
+    pub(super) later: Option<Later>,
     pub(super) reply: oneshot::Sender<Result<Arrived, Cause>>,
     since: Instant,
     resends: u32,
@@ -182,7 +187,7 @@ impl Link {
             frame.header.op_id = OpId::NONE;
         }
         let (reply, receiver) = oneshot::channel();
-        let pending = Pending { frame: frame.clone(), reply, since: now, resends: 0, guarded, recovering };
+        let pending = Pending { frame: frame.clone(), later: None, reply, since: now, resends: 0, guarded, recovering };
         self.pending.insert(xid, pending);
         (xid, receiver)
     }
@@ -197,6 +202,7 @@ impl Link {
         let takes_op_ids = self.takes_op_ids();
         let resend = |p: &mut Pending| {
             p.resends = p.resends.saturating_add(1);
+            p.encode_again(now);
             let mut frame = p.frame.clone();
             frame.header.flags |= FLAG_RESENT;
             if !takes_op_ids {
@@ -328,6 +334,14 @@ impl Link {
 }
 
 impl Pending {
+    /// Encodes the request again if it says how long ago something happened.
+    fn encode_again(&mut self, now: Instant) {
+        let Some(mut body) = self.later.as_ref().and_then(|later| later(now)) else { return };
+        let job = self.frame.body.len().saturating_sub(self.frame.header.job_len.into());
+        body.extend_from_slice(&self.frame.body[job..]);
+        self.frame.body = body.into();
+    }
+
     pub(super) fn since(&self) -> Instant {
         self.since
     }
@@ -371,6 +385,24 @@ mod tests {
         let history = link.history();
         assert_eq!((history.len(), link.state), (HISTORY_MAX, ImportState::Full));
         assert_eq!(history[0], (Time { sec: 4, nsec: 0 }, ImportState::Connecting));
+    }
+
+    #[test]
+    fn request_with_an_age_is_resent_with_its_present_age_and_its_job() {
+        let mut link = Link::default();
+        let header = Header { job_len: 3, ..Header::new(Kind::Request, 0) };
+        for later in
+            [None, Some(Box::new(|now: Instant| Some(vec![now.since(Instant::ZERO).as_secs() as u8])) as Later)]
+        {
+            let mut frame = Frame { body: b"\0job".to_vec().into(), ..Frame::from(header) };
+            let (xid, _) = link.enter(&mut frame, Instant::ZERO, false, false);
+            link.pending.get_mut(&xid).unwrap().later = later;
+        }
+        for secs in [7, 9] {
+            let now = Instant::ZERO + Duration::from_secs(secs);
+            let bodies: Vec<_> = link.unanswered(now, Duration::MAX).into_iter().map(|frame| frame.body).collect();
+            assert_eq!(bodies, [&b"\0job"[..], &[secs as u8, b'j', b'o', b'b']]);
+        }
     }
 
     #[test]

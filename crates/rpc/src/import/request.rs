@@ -1,6 +1,6 @@
 //! A request of a client: its options, and sending it.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use sheen_wire::{Bulk, Protocol};
 
@@ -103,14 +103,18 @@ impl<P: Protocol> ImportRequest<'_, P> {
     }
 
     async fn run(self, in_place: bool) -> Result<Response<P::Reply>, RequestError> {
-        let ImportRequest { inner, body, bulk, slots, guarded, since, lock } = self;
+        let ImportRequest { inner, mut body, bulk, slots, guarded, since, lock } = self;
         let (op, sent, mut xid) = (P::op(&body), bulk.len(), None);
         let waits_for_change = P::waits_for_change(&body);
+        let made = P::delay(&mut body, Duration::ZERO).then(|| inner.net.rt().now());
         // The slots are closed with the import.
         let slot = inner.waits.track(&Awaited::Slot(op), pin!(slots.acquire())).await;
         let slot = slot.map_err(|_| inner.errors.error(op, None, Cause::Closed))?;
         inner.stats.sending(slots.used());
         let started = inner.net.rt().now();
+        if let Some(made) = made {
+            P::delay(&mut body, started.since(made));
+        }
         let awaited = lock.unwrap_or(Awaited::Reply(op));
         let guarded = guarded.then(|| since.unwrap_or_else(|| inner.link.lock().evictions()));
         let answer = inner.call(body, bulk, guarded, &awaited, &mut xid).await;

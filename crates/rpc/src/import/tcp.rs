@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::{
     inner::Inner,
-    link::{Arrived, Link},
+    link::{Arrived, Later, Link},
     request_error::Cause,
     retained::RetainedChange,
 };
@@ -36,7 +36,7 @@ impl<P: Protocol> Drop for Waiting<P> {
 
 impl<P: Protocol> Inner<P> {
     /// Sends a request if there is a tcp connection. `guarded`: the number of evictions up to which
-    /// the request is valid.
+    /// the request is valid. `later`: how it is encoded if it is resent.
     ///
     /// # Errors
     /// [`Cause::Evicted`]: the client was evicted since.
@@ -44,6 +44,7 @@ impl<P: Protocol> Inner<P> {
         self: &Arc<Self>,
         frame: &mut Frame,
         guarded: Option<u64>,
+        later: Option<Later>,
     ) -> Result<Option<impl Future<Output = Result<Arrived, Cause>> + use<P>>, Cause> {
         let now = self.net.rt().now();
         let (xid, reply, connection) = {
@@ -53,6 +54,9 @@ impl<P: Protocol> Inner<P> {
             }
             let Some(connection) = link.connection.clone() else { return Ok(None) };
             let (xid, reply) = link.enter(frame, now, guarded.is_some(), false);
+            if let (Some(later), Some(pending)) = (later, link.pending.get_mut(&xid)) {
+                pending.later = Some(later);
+            }
             self.keep_pinging(&mut link);
             (xid, reply, connection)
         };

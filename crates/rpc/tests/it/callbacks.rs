@@ -111,6 +111,17 @@ fn listen(import: &Import<Mds>) -> Heard {
     heard
 }
 
+/// Notes, for each recovery of a client, whether the server knew the client.
+fn note_recoveries(import: &Import<Mds>) -> Arc<Mutex<Vec<bool>>> {
+    let recovered = Arc::<Mutex<Vec<bool>>>::default();
+    let note = recovered.clone();
+    import.on_restart(move |recovering| {
+        note.lock().push(recovering.welcome().known);
+        Box::pin(async { Ok(()) })
+    });
+    recovered
+}
+
 /// Starts a service and a client of it, over `lo` or tcp.
 async fn pair(rt: &Rt, bell: &Arc<Bell>, lo: bool) -> (Arc<Server>, Arc<Import<Mds>>) {
     let net = Net::new(rt.clone());
@@ -191,12 +202,7 @@ fn evicted_client_reconnects_as_a_new_client() {
             let bell = Arc::new(Bell::default());
             let (_server, import) = pair(&rt, &bell, lo).await;
             let heard = listen(&import);
-            let recovered = Arc::new(Mutex::new(vec![]));
-            let note = recovered.clone();
-            import.on_restart(move |recovering| {
-                note.lock().push(recovering.welcome().known);
-                Box::pin(async { Ok(()) })
-            });
+            let recovered = note_recoveries(&import);
             import.request(sync()).send().await.unwrap();
             let first = bell.export("c");
             first.evict("test");
@@ -224,12 +230,7 @@ fn idle_client_with_callbacks_notices_target_restart_at_once() {
             let bell = Arc::new(Bell::default());
             let (server, import) = pair(&rt, &bell, lo).await;
             let _heard = listen(&import);
-            let recovered = Arc::new(Mutex::new(vec![]));
-            let note = recovered.clone();
-            import.on_restart(move |recovering| {
-                note.lock().push(recovering.welcome().known);
-                Box::pin(async { Ok(()) })
-            });
+            let recovered = note_recoveries(&import);
             import.request(sync()).send().await.unwrap();
             server.remove(TARGET);
             rt.sleep(Duration::from_millis(20)).await;

@@ -25,7 +25,7 @@ use sheen_wire::{
     mds, ost,
 };
 use tokio::sync::Semaphore;
-use tracing_subscriber::Layer;
+use tracing_subscriber::{Layer, layer::SubscriberExt};
 
 pub const TARGET: &str = "sheen-MDT0000";
 /// Number of simulations of each test.
@@ -317,7 +317,7 @@ pub async fn expect_close_ends_calls(rt: &Rt, import: &Arc<Import<Mds>>, echo: &
 
 /// Records each log line with the operation that it belongs to.
 #[derive(Clone, Default)]
-pub struct Log(pub Arc<Mutex<Vec<(String, OpId)>>>);
+struct Log(Arc<Mutex<Vec<(String, OpId)>>>);
 
 impl<S: tracing::Subscriber> Layer<S> for Log {
     fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
@@ -351,4 +351,12 @@ pub async fn until(rt: &Rt, mut so: impl FnMut() -> bool) {
     while !so() {
         rt.sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// Runs a test. Returns its log lines, each with the operation that it belongs to.
+pub fn logged(test: impl FnOnce()) -> Vec<(String, OpId)> {
+    let log = Log::default();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(log.clone()), test);
+    let lines = log.0.lock();
+    lines.clone()
 }

@@ -3,27 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use sheen_lnet::{Net, Nid};
-use sheen_rpc::{Cause, Import, ImportConfig, ImportState, RequestError, Server};
+use sheen_rpc::{Cause, Import, ImportConfig, ImportState, RequestError};
 use sheen_rt::{
     operation::{self, Operation},
     sim::{Sim, SimConfig, World},
 };
 use sheen_wire::{Errno, Mds, OpId, mds};
-use tracing_subscriber::layer::SubscriberExt;
 
 use crate::common::*;
+use crate::sim::server;
 
 const PORT: u16 = 7988;
 const SYNC: mds::Request = mds::Request::Sync { fid: None };
 /// A request that [`Echo`] refuses with EOPNOTSUPP.
 const STATFS: mds::Request = mds::Request::StatFs;
-
-async fn server(world: &World, echo: &Arc<Echo>) -> Arc<Server> {
-    let server = Server::new(Net::new(world.rt(1)));
-    server.add::<Mds>(TARGET, echo.clone());
-    server.listen(world.addr(1, PORT)).await.unwrap();
-    server
-}
 
 fn client(world: &World) -> Arc<Import<Mds>> {
     let mut config = ImportConfig::new("client", TARGET, vec![Nid::Tcp(world.addr(1, PORT))]);
@@ -89,9 +82,7 @@ fn request_whose_connection_is_lost_fails_with_its_xid() {
 
 #[test]
 fn failure_is_logged_once_with_its_operation_and_repetitions_are_counted() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::registry().with(log.clone());
-    tracing::subscriber::with_default(subscriber, || {
+    let lines = logged(|| {
         let sim = Sim::new(1, SimConfig::default());
         sim.run(async {
             let (rt, import) = (sim.rt(2), client(&sim));
@@ -111,7 +102,6 @@ fn failure_is_logged_once_with_its_operation_and_repetitions_are_counted() {
         })
         .unwrap();
     });
-    let lines = log.0.lock().clone();
     let logged: Vec<_> = lines.iter().filter(|(line, _)| line.contains("request failed")).collect();
     let [first, second, third] = &logged[..] else { panic!("{lines:?}") };
     assert!(first.0.contains("sheen-MDT0000: sync: the target evicted this client"), "{first:?}");

@@ -12,7 +12,6 @@ use sheen_wire::{
     ost,
     protocol::PROTOCOL_VERSION,
 };
-use tracing_subscriber::layer::SubscriberExt;
 
 use crate::common::*;
 
@@ -109,9 +108,7 @@ fn bytes_of_other_version(frame: &Frame) -> Vec<u8> {
 
 #[test]
 fn client_of_another_protocol_version_is_refused_and_the_log_says_both() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::registry().with(log.clone());
-    tracing::subscriber::with_default(subscriber, || {
+    let lines = logged(|| {
         run(async |rt| {
             let echo = Arc::new(Echo::new(1));
             let (_net, server, addr) = serve(&rt, &echo, config(1000), 0).await;
@@ -119,7 +116,7 @@ fn client_of_another_protocol_version_is_refused_and_the_log_says_both() {
             until(&rt, || server.connections() == 0).await;
         });
     });
-    let (lines, other) = (log.0.lock().clone(), PROTOCOL_VERSION + 1);
+    let other = PROTOCOL_VERSION + 1;
     let versions = format!("the peer speaks protocol version {other}, this process speaks {PROTOCOL_VERSION}");
     let says = |line: &str| line.contains("closing a connection") && line.contains(&versions);
     assert!(lines.iter().any(|(line, _)| says(line)), "{lines:?}");

@@ -1,6 +1,6 @@
 //! Operation ids: from a client through one server to another, and in log lines of slow requests.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
@@ -11,9 +11,9 @@ use sheen_rt::{
     sim::{Sim, SimConfig, World},
 };
 use sheen_wire::{Bulk, Mds, Mgs, OpId, Ost, mds, mgs, ost};
-use tracing_subscriber::layer::SubscriberExt;
 
 use crate::common::*;
+use crate::sim::{break_connections, server};
 
 const PORT: u16 = 7988;
 const OST: &str = "sheen-OST0000";
@@ -95,14 +95,7 @@ fn request_carries_operation_id_to_every_server_although_connections_break() {
             mdt_server.listen(sim.addr(1, PORT)).await.unwrap();
 
             let import = Import::<Mds>::new(Net::new(sim.rt(3)), config(&sim, "client", TARGET, 1));
-            let world = (*sim).clone();
-            let faults = sim.rt(9).spawn("faults", async move {
-                let rt = world.rt(9);
-                loop {
-                    rt.sleep(Duration::from_micros(rt.random_u64() % 20_000)).await;
-                    world.reset_connections(1, 2 + (rt.random_u64() % 2) as u32);
-                }
-            });
+            let faults = break_connections(&sim, 2);
             let mut sent = Vec::new();
             for number in 1..=20 {
                 let op = if number % 5 == 0 { OpId::NONE } else { OpId::new(0xff00_0000_0000_0001, number) };
@@ -134,15 +127,11 @@ fn lo_call_keeps_the_operation_of_its_caller() {
 
 #[test]
 fn slow_request_is_logged_by_client_and_server_with_its_operation() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::registry().with(log.clone());
-    tracing::subscriber::with_default(subscriber, || {
+    let lines = logged(|| {
         let sim = Sim::new(1, SimConfig::default());
         sim.run(async {
             let echo = Arc::new(Echo::gated(1));
-            let server = Server::new(Net::new(sim.rt(1)));
-            server.add::<Mds>(TARGET, echo.clone());
-            server.listen(sim.addr(1, PORT)).await.unwrap();
+            let _server = server(&sim, &echo).await;
             let import = Import::<Mds>::new(Net::new(sim.rt(3)), config(&sim, "client", TARGET, 1));
             for (number, time) in [(1, SLOW_AFTER / 2), (2, SLOW_AFTER)] {
                 let (rt, echo) = (sim.rt(1), echo.clone());
@@ -157,7 +146,6 @@ fn slow_request_is_logged_by_client_and_server_with_its_operation() {
         })
         .unwrap();
     });
-    let lines = log.0.lock().clone();
     let slow: Vec<_> = lines.iter().filter(|(line, _)| line.contains("slow request")).collect();
     let (server, client) = (&slow[0], &slow[1]);
     assert_eq!(slow.len(), 2, "{lines:?}");
@@ -189,9 +177,7 @@ impl Service<Mgs> for Calm {
 
 #[test]
 fn watch_that_waits_for_a_change_is_not_logged_as_slow() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::registry().with(log.clone());
-    tracing::subscriber::with_default(subscriber, || {
+    let lines = logged(|| {
         let sim = Sim::new(1, SimConfig::default());
         sim.run(async {
             let server = Server::new(Net::new(sim.rt(1)));
@@ -203,7 +189,6 @@ fn watch_that_waits_for_a_change_is_not_logged_as_slow() {
         })
         .unwrap();
     });
-    let lines = log.0.lock().clone();
     let slow: Vec<_> = lines.iter().filter(|(line, _)| line.contains("slow request")).collect();
     // One line of the client and one of the server.
     assert!(slow.len() == 2 && slow.iter().all(|(line, _)| line.contains("request=\"list\"")), "{lines:?}");

@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use bytes::Bytes;
 use sheen_lnet::{Connection, Net, Nid};
 use sheen_rpc::{Cause, Import, ImportConfig, ImportState, Server};
-use sheen_rt::sim::{Sim, SimConfig, SimError, World};
+use sheen_rt::{
+    JoinHandle,
+    sim::{Sim, SimConfig, SimError, World},
+};
 use sheen_wire::{Bulk, Errno, Mds, Ost};
 
 use crate::common::*;
@@ -29,6 +32,18 @@ pub fn client(world: &World, host: u32) -> Arc<Import<Mds>> {
     Import::new(Net::new(world.rt(host)), config)
 }
 
+/// Starts a task that breaks the connections between host 1 and each of the next `hosts`, again and
+/// again.
+pub fn break_connections(world: &World, hosts: u64) -> JoinHandle<()> {
+    let (rt, world) = (world.rt(9), world.clone());
+    rt.clone().spawn("faults", async move {
+        loop {
+            rt.sleep(Duration::from_micros(rt.random_u64() % 20_000)).await;
+            world.reset_connections(1, 2 + (rt.random_u64() % hosts) as u32);
+        }
+    })
+}
+
 /// Three clients call while their connections break. Returns the trace's hash.
 fn breaking(seed: u64) -> u64 {
     let sim = Sim::new(seed, SimConfig { loss: 0.01, short_io: 0.2, ..SimConfig::default() });
@@ -49,14 +64,7 @@ fn breaking(seed: u64) -> u64 {
                 })
             })
             .collect();
-        let world = (*sim).clone();
-        let faults = sim.rt(9).spawn("faults", async move {
-            let rt = world.rt(9);
-            loop {
-                rt.sleep(Duration::from_micros(rt.random_u64() % 20_000)).await;
-                world.reset_connections(1, 2 + (rt.random_u64() % 3) as u32);
-            }
-        });
+        let faults = break_connections(&sim, 3);
         let mut all = vec![];
         for call in calls {
             all.extend(call.await.unwrap());

@@ -12,8 +12,7 @@
 extern "C" {
 #endif
 
-/* Lustre's types of records. Sheen records no CL_EXT, CL_OPEN, CL_HSM, CL_MIGRATE, CL_FLRW, CL_RESYNC,
- * CL_GETXATTR and CL_DN_OPEN. */
+/* Lustre's types of records. Sheen records no CL_MARK, CL_EXT, CL_HSM and CL_MIGRATE. */
 enum changelog_rec_type {
 	CL_NONE = -1,
 	CL_MARK = 0,
@@ -120,7 +119,7 @@ struct changelog_ext_nid {
 };
 
 struct changelog_ext_openmode {
-	__u32 cr_openflags; /* 0 */
+	__u32 cr_openflags; /* MDS_FMODE_... of CL_OPEN and CL_DN_OPEN, otherwise 0 */
 };
 
 struct changelog_ext_xattr {

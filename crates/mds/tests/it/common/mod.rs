@@ -24,7 +24,7 @@ use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::mds::{Answer, Entry, NewNode, Reply, Request, flags};
 use sheen_wire::mgs::{TargetKind, target_name};
-use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, STATE_DEGRADED, StatFs, fid, ost};
+use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, STATE_DEGRADED, StatFs, Time, fid, ost};
 
 /// Port of the MDT in these tests.
 pub const PORT: u16 = 7988;
@@ -47,6 +47,10 @@ pub struct FakeOst {
     pub degraded: AtomicBool,
     /// Refuses seals and links, as an OST in recovery does.
     pub recovering: AtomicBool,
+    /// Its objects change all the time.
+    pub unstable: AtomicBool,
+    /// The data version of all objects.
+    pub version: AtomicU64,
     /// Requests of quotas are recorded here, not in `asked`.
     pub quota: quota::FakeQuota,
 }
@@ -64,6 +68,16 @@ impl FakeOst {
     pub fn times(&self, op: &str) -> usize {
         self.asked.lock().iter().filter(|asked| asked.op() == op).count()
     }
+
+    /// Returns the steps so far in which an object was made again.
+    pub fn recreated(&self, of: Fid) -> Vec<ost::Recreate> {
+        let asked = self.asked.lock();
+        let step = |asked: &ost::Request| match asked {
+            ost::Request::Recreate { object, step } if *object == of => Some(*step),
+            _ => None,
+        };
+        asked.iter().filter_map(step).collect()
+    }
 }
 
 impl Service<Ost> for FakeOst {
@@ -75,6 +89,11 @@ impl Service<Ost> for FakeOst {
     ) -> BoxFuture<'a, Result<Response<ost::Reply>>> {
         if quota::is_of_quotas(&request) {
             return Box::pin(self.quota.serve(request));
+        }
+        if let ost::Request::Read { parts } = &request {
+            let lens: Vec<u32> = parts.iter().map(|part| part.len).collect();
+            let bytes = Bytes::from(vec![7; lens.iter().map(|len| *len as usize).sum()]);
+            return Box::pin(async move { Ok(Response::with_bulk(ost::Reply::Read(lens), Bulk::from(bytes))) });
         }
         let reply = match &request {
             ost::Request::StatFs => {
@@ -102,8 +121,13 @@ impl Service<Ost> for FakeOst {
                 Ok(ost::Reply::Ok)
             }
             ost::Request::Attrs { objects } => {
-                let attr = ost::ObjectAttr { size: self.object_bytes.load(Relaxed), ..ost::ObjectAttr::default() };
+                let (size, mtime) = (self.object_bytes.load(Relaxed), Some(Time { sec: 9, nsec: 0 }));
+                let attr = ost::ObjectAttr { size, mtime, ..ost::ObjectAttr::default() };
                 Ok(ost::Reply::Attrs(vec![attr; objects.len()]))
+            }
+            ost::Request::Versions { objects, .. } => {
+                let version = self.version.fetch_add(self.unstable.load(Relaxed).into(), Relaxed);
+                Ok(ost::Reply::Versions(vec![version; objects.len()]))
             }
             _ => Ok(ost::Reply::Ok),
         };
@@ -172,6 +196,13 @@ impl Host {
     /// Starts an MDT that does not reach its MGS before [`Host::serve_mgs`].
     pub async fn without_mgs(rt: &Rt, config: MdtConfig) -> Host {
         Host::begin(rt, Path::new("/mgs"), config, false).await
+    }
+
+    /// Crashes the host, and starts everything again except OSTs.
+    pub async fn crash(self, sim: &Sim, config: MdtConfig) -> Host {
+        sim.crash_host(MDS);
+        drop(self);
+        Host::start(&sim.rt(MDS), config).await
     }
 
     async fn begin(rt: &Rt, mgs: &Path, config: MdtConfig, serves_mgs: bool) -> Host {

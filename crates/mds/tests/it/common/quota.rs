@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use sheen_rpc::Response;
-use sheen_wire::ost::{QuotaUse, QuotaWant, Reply, Request};
+use sheen_wire::ost::{Damaged, QuotaUse, QuotaWant, Reply, Request};
 use sheen_wire::quota::{Id, Owner};
 use sheen_wire::{Fid, Result};
 use tokio::sync::Notify;
 
-/// Objects without an owner, with their files; and ids that need space.
-type Needs = (Vec<(Fid, Fid)>, Vec<QuotaWant>);
+/// Objects without an owner, with their files; ids that need space; and damage.
+type Needs = (Vec<(Fid, Fid)>, Vec<QuotaWant>, Vec<Damaged>);
 
 /// The quotas of a fake OST.
 #[derive(Default)]
@@ -43,6 +43,12 @@ impl FakeQuota {
         self.needed.notify_one();
     }
 
+    /// Reports damage to the MDT.
+    pub fn report(&self, damaged: Damaged) {
+        self.needs.lock().2.push(damaged);
+        self.needed.notify_one();
+    }
+
     /// Asks the MDT for space.
     pub fn want(&self, id: Id, wanted: u64) {
         let used = self.used_by(id);
@@ -65,9 +71,9 @@ impl FakeQuota {
 
     async fn needs(&self) -> Reply {
         loop {
-            let (unowned, wants) = std::mem::take(&mut *self.needs.lock());
-            if !unowned.is_empty() || !wants.is_empty() {
-                return Reply::QuotaNeeds { unowned, wants, damaged: Vec::new() };
+            let (unowned, wants, damaged) = std::mem::take(&mut *self.needs.lock());
+            if !unowned.is_empty() || !wants.is_empty() || !damaged.is_empty() {
+                return Reply::QuotaNeeds { unowned, wants, damaged };
             }
             self.needed.notified().await;
         }

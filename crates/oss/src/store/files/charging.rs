@@ -184,7 +184,8 @@ impl Files {
         self.count_locked(object, again);
     }
 
-    fn count_locked(&self, object: Fid, again: bool) {
+    /// As [`Files::count`]. The caller holds the lock of the object's shard.
+    pub(super) fn count_locked(&self, object: Fid, again: bool) {
         let is_counted = self.accounting.is_counted(object);
         if !is_charged(object) || (is_counted && !again) {
             return;
@@ -306,13 +307,15 @@ mod tests {
         rt.disk().create_dir_all("/ost/O").unwrap();
         let durable = DurableObjects::open(&rt, Path::new("/ost")).unwrap();
         let versions = Versions::new(&rt, &Epoch::open(&rt, Path::new("/ost")).unwrap());
-        let files = Files::new(&rt, Path::new("/ost"), 64, durable, versions);
+        let files = Files::new(&rt, Path::new("/ost"), 64, durable, versions, Arc::default());
         let fid = |oid| Fid::new(0x2_8000_0401, oid);
         let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid), Fid::ZERO).unwrap()));
         let used = || files.accounting().uses(Id { kind: Kind::User, id: 5 }, 1).0.first().map(|used| used.1.bytes);
         let write = |object: &Object, offset| {
+            let claim = object.begin_change(offset, 1).unwrap();
             object.file.write_all_at(offset, b"x").unwrap();
             files.changed(object, Time::default(), None);
+            object.sums().end(claim, []);
         };
         let owner = Owner { uid: 5, ..Owner::default() };
         files.set_owner(&Owned { object: fid(1), file: Fid::ZERO, owner }, false).unwrap();

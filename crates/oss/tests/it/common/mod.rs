@@ -3,7 +3,7 @@
 pub mod caller;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering::SeqCst},
@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use sheen_lnet::{Net, Nid};
-use sheen_oss::{Ost, OstConfig};
+use sheen_oss::{Ost, OstConfig, Sharing, Store};
 use sheen_params::Params;
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Service};
 use sheen_rt::{
@@ -25,7 +25,19 @@ use sheen_wire::{
     ost::{Grant, Part, Reply, Request},
 };
 
-pub const OBJECT: Fid = Fid::new(0x2_8000_0401, 9);
+/// Sequence of the objects.
+pub const SEQ: u64 = 0x2_8000_0401;
+pub const OBJECT: Fid = fid(9);
+
+/// Returns the FID of an object.
+pub const fn fid(oid: u32) -> Fid {
+    Fid::new(SEQ, oid)
+}
+
+/// Opens the store of OST 0, with at most `files` open files.
+pub async fn open_store(rt: &Rt, dir: &Path, files: usize) -> Store {
+    Store::open(rt, dir, "sheen", Some(0), files, |device| Sharing::new().join(device)).await.unwrap()
+}
 
 /// An MGS that gives out the indices 7, 8, … and refuses index 99.
 pub struct FakeMgs {

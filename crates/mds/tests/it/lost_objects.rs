@@ -1,0 +1,108 @@
+//! Lost objects that OSTs report: the MDT makes them again from mirrors that have their bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::common::client::Client;
+use crate::common::{FakeOst, Host, config, until, with_host};
+use sheen_layout::{Layout, Spec, Stripe, Template, TemplateComponent};
+use sheen_wire::mds::{Reply, Request};
+use sheen_wire::ost::{Damaged, DamagedBlock, Recreate};
+use sheen_wire::{Cred, Fid, Time};
+
+const BYTES: u64 = 100;
+
+/// A file with two mirrors of one object each.
+struct Mirrored {
+    osts: Vec<Arc<FakeOst>>,
+    client: Client,
+    file: Fid,
+    objects: Vec<Stripe>,
+}
+
+impl Mirrored {
+    async fn new(host: &Host) -> Mirrored {
+        let osts = host.add_osts(2).await;
+        osts.iter().for_each(|ost| ost.object_bytes.store(BYTES, Relaxed));
+        let client = Client::lo(host, "a").await;
+        let file = client.make("f").await;
+        let one = TemplateComponent::striped(0, u64::MAX, Spec::default());
+        let value = Template { components: vec![one.clone(), one], mirrors: 2 }.encode().into();
+        let set = Request::SetXattr { cred: Cred::ROOT, fid: file, name: "lustre.lov".into(), value, flags: 0 };
+        client.ask(set).await.unwrap();
+        let answer = client.ask(Request::GetAttr { fid: file, layout_known: false }).await.unwrap();
+        let Reply::Entry(entry) = answer.reply else { panic!("{:?}", answer.reply) };
+        let objects: Vec<Stripe> = Layout::decode(entry.layout.as_ref().unwrap()).unwrap().all_objects().collect();
+        assert_eq!(objects.len(), 2);
+        Mirrored { osts, client, file, objects }
+    }
+
+    fn ost(&self, mirror: usize) -> &FakeOst {
+        &self.osts[self.objects[mirror].ost as usize]
+    }
+
+    fn report_lost(&self, mirror: usize) {
+        let Stripe { object, .. } = self.objects[mirror];
+        self.ost(mirror).quota.report(Damaged { object, file: self.file, block: DamagedBlock::WHOLE });
+    }
+
+    fn steps(&self, mirror: usize) -> Vec<Recreate> {
+        self.ost(mirror).recreated(self.objects[mirror].object)
+    }
+}
+
+#[test]
+fn lost_object_is_made_again_from_the_other_mirror() {
+    with_host(1, config(), async |_, rt, host| {
+        let f = Mirrored::new(&host).await;
+        f.report_lost(1);
+        until(&rt, || f.steps(1).len() == 4).await;
+        let [Recreate::Confirm, Recreate::Begin { copy, size: BYTES }, write, end] = f.steps(1)[..] else {
+            panic!("{:?}", f.steps(1));
+        };
+        assert_eq!(write, Recreate::Write { copy, at: 0 });
+        assert_eq!(end, Recreate::End { copy, mtime: Time { sec: 9, nsec: 0 } });
+        f.client.a_while().await;
+        assert_eq!((f.steps(1).len(), f.steps(0).len()), (4, 0));
+    });
+}
+
+#[test]
+fn lost_object_is_not_made_again_with_bytes_of_or_for_a_stale_mirror() {
+    with_host(2, config(), async |_, rt, host| {
+        let f = Mirrored::new(&host).await;
+        f.client.ask(Request::LayoutIntent { fid: f.file, start: 0, end: 1 }).await.unwrap();
+        (0..2).for_each(|mirror| f.report_lost(mirror));
+        until(&rt, || (0..2).all(|mirror| !f.steps(mirror).is_empty())).await;
+        f.client.a_while().await;
+        assert_eq!([f.steps(0), f.steps(1)], [[Recreate::Confirm], [Recreate::Confirm]]);
+    });
+}
+
+#[test]
+fn copy_of_a_mirror_that_changes_meanwhile_is_aborted() {
+    with_host(3, config(), async |_, rt, host| {
+        let f = Mirrored::new(&host).await;
+        f.ost(0).unstable.store(true, Relaxed);
+        f.report_lost(1);
+        until(&rt, || f.steps(1).len() == 4).await;
+        f.client.a_while().await;
+        let steps = f.steps(1);
+        assert!(matches!(steps.last(), Some(Recreate::Abort { .. })) && steps.len() == 4, "{steps:?}");
+    });
+}
+
+#[test]
+fn object_that_no_layout_has_is_not_confirmed_as_lost() {
+    with_host(4, config(), async |_, rt, host| {
+        let f = Mirrored::new(&host).await;
+        let other = Fid::new(f.objects[0].object.seq, u32::MAX);
+        for file in [f.file, Fid::ZERO] {
+            f.ost(0).quota.report(Damaged { object: other, file, block: DamagedBlock::WHOLE });
+        }
+        f.report_lost(0);
+        until(&rt, || f.steps(0).len() == 4).await;
+        f.client.a_while().await;
+        assert!(f.ost(0).recreated(other).is_empty());
+    });
+}

@@ -1,0 +1,103 @@
+//! Lost objects: those that were durable once, and have no file. They are found, and made again
+//! from bytes that the MDT has read from another mirror of the file.
+//!
+//! Invariants:
+//! * a lost object does not change: reads, writes and truncates of it fail, and an object that was
+//!   destroyed is not lost. So a copy of its bytes is right as long as it is lost, whatever happens
+//!   to the file and its other mirrors;
+//! * until a copy is complete and durable, the object is lost. Then a link gives the copy the
+//!   object's name. So no request ever reads a part of a copy, or zeros in its place.
+
+use sheen_objects::name::Dir;
+use sheen_wire::{
+    Bulk, Errno, Fid, Result, Time,
+    ost::{Damaged, DamagedBlock},
+};
+use tracing::info;
+
+use super::{Store, damage_report::name, staging::Copied};
+
+impl Store {
+    /// Lets the MDT be asked about objects that were durable once, and have no file: for the first
+    /// `max` objects after `after` ([`Fid::ZERO`]: from the first on). Returns the last of them.
+    /// `None`: there are no more.
+    pub fn suspect_lost(&self, after: Fid, max: usize) -> Option<Fid> {
+        let objects = self.files.durable().after(after, max);
+        let lost = objects.iter().filter(|object| self.files.is_missing(**object));
+        if lost.filter(|object| self.damaged.suspect(**object)).count() > 0 {
+            self.accounting().needs.notify_waiters();
+        }
+        objects.last().copied()
+    }
+
+    /// Lists an object as lost that the layout of a file has.
+    ///
+    /// # Errors
+    /// ESTALE: it is not lost.
+    pub fn confirm_lost(&self, object: Fid) -> Result<()> {
+        self.check_lost(object)?;
+        self.files.confirm_lost(object);
+        Ok(())
+    }
+
+    /// Begins a copy of a lost object. It has `size` bytes, all of them zeros. Discards the former
+    /// copy. Does nothing if the copy has begun.
+    ///
+    /// # Errors
+    /// ESTALE: the object is not lost. MOVED: it is sealed. Errors of the local file system.
+    pub fn begin_copy(&self, object: Fid, copy: u64, size: u64) -> Result<()> {
+        self.check_unsealed([object])?;
+        self.check_lost(object)?;
+        self.files.check_root()?;
+        Ok(self.staging.begin(object, copy, size)?)
+    }
+
+    /// Writes bytes to offset `at` of a copy.
+    ///
+    /// # Errors
+    /// ESTALE: there is no such copy. EINVAL: it ends before. Errors of the local file system.
+    pub fn write_copy(&self, object: Fid, copy: u64, at: u64, bytes: &Bulk) -> Result<()> {
+        self.staging.write(object, copy, at, bytes)
+    }
+
+    /// Discards a copy, if it exists.
+    pub fn abort_copy(&self, object: Fid, copy: u64) {
+        drop(self.staging.take(object, copy));
+    }
+
+    /// Makes a complete copy the object. `mtime`: time of the object's last change.
+    ///
+    /// # Errors
+    /// ESTALE: there is no such copy, or the object is not lost. MOVED: it is sealed. Errors of the
+    /// local file system.
+    pub async fn end_copy(&self, object: Fid, copy: u64, mtime: Time) -> Result<()> {
+        let copied = self.staging.take(object, copy).ok_or(Errno::ESTALE)?;
+        self.check_unsealed([object])?;
+        self.put_back(object, &copied, mtime).await?;
+        let file = self.file_of(object);
+        self.damaged.repaired(Damaged { object, file, block: DamagedBlock::WHOLE });
+        info!(
+            "{}: {}: made again from another mirror, with {} bytes",
+            self.home.dir().display(),
+            name(object, file),
+            copied.size
+        );
+        Ok(())
+    }
+
+    async fn put_back(&self, object: Fid, copied: &Copied, mtime: Time) -> Result<()> {
+        copied.file.set_mtime(mtime)?;
+        copied.file.sync_data().await?;
+        self.rt.block_in_place(|| self.files.put_back(object, &copied.path))?;
+        Ok(self.files.settle(Dir::of(object)).await?)
+    }
+
+    /// Checks that an object is lost. If it is not, it leaves the list of damage.
+    fn check_lost(&self, object: Fid) -> Result<()> {
+        if self.files.is_missing(object) {
+            return Ok(());
+        }
+        self.damaged.remove(&[(object, DamagedBlock::WHOLE)]);
+        Err(Errno::ESTALE)
+    }
+}
