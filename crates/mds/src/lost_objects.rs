@@ -18,7 +18,6 @@
 //! * no lock is needed, and the file can be used meanwhile. Reads use the other mirror.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use sheen_layout::Layout;
 use sheen_wire::ost::{Damaged, PARTS_MAX, Recreate};

@@ -253,10 +253,7 @@ fn reads_of_lost_objects_fail_or_use_another_mirror() {
 
 #[test]
 fn lost_objects_of_mirrors_are_made_again() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let up = Fs::up(3);
+    let Some(up) = Fs::up_or_skip(3) else { return };
     let data = noise(1, 9_000_000);
     up.lfs("setstripe -c 1 -i 0 plain").ok();
     up.lfs("mirror create -N -c 1 -o 0 -N -c 1 -o 1 file").ok();
