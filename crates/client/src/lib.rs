@@ -52,7 +52,6 @@ mod connection;
 mod failure;
 mod invalidate;
 mod io_stats;
-mod join;
 mod limits;
 mod llite;
 mod lock_owners;

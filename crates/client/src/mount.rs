@@ -21,6 +21,7 @@ use sheen_mgc::Mgc;
 use sheen_params::Params;
 use sheen_rpc::ConnectError;
 use sheen_rt::Rt;
+use sheen_rt::join::{join_all, join_batches};
 use sheen_wire::{
     Errno, Result,
     fid::ROOT,
@@ -32,7 +33,6 @@ use crate::{
     access_patterns::AccessPatterns,
     cache::{Cache, Layouts},
     io_stats::IoStats,
-    join::{join_all, join_batches},
     llite::{Client, LAYOUT_TRUST, ReadAhead, Statahead},
     lock_owners::MdtLocks,
     lov::Lov,

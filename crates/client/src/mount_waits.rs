@@ -15,12 +15,10 @@ use sheen_lnet::Nid;
 use sheen_mgc::Mgc;
 use sheen_rpc::{Import, Miss};
 use sheen_rt::Rt;
+use sheen_rt::join::join_all;
 use sheen_wire::{Errno, Ost, Protocol, ost};
 
-use crate::{
-    join::join_all,
-    types::{ClientOptions, MountError, MountWait, ReportWait},
-};
+use crate::types::{ClientOptions, MountError, MountWait, ReportWait};
 
 /// Time for a server that does not answer. A takeover by another host takes 11 s (crate
 /// `failover`). Afterwards an attempt to connect to the dead host may take 5 s more.

@@ -90,7 +90,7 @@ impl Mdt {
         if left_out > 0 {
             warn!(
                 "{}: the changelog lacks {left_out} records of OPEN, NOPEN and GXATR, because too many were not yet \
-                 stored; check the disk",
+                 stored, or the disk is short of space",
                 self.name
             );
         }

@@ -51,6 +51,10 @@ impl Env for MdtEnv<'_> {
         operation::job()
     }
 
+    fn is_short(&self) -> bool {
+        self.mdt.reserve.is_short()
+    }
+
     fn check(&mut self, asked: &Asked) -> Result<()> {
         let checked = match asked {
             Asked::Plain(spec) => self.check_spec(spec),

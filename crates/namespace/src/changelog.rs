@@ -248,9 +248,10 @@ impl Changelog {
         bytes
     }
 
-    /// Whether a record of an access can be added. Otherwise it is left out.
-    pub(crate) fn takes_accesses(&mut self) -> bool {
-        let takes = self.pending.len() < PENDING_MAX;
+    /// Whether a record of an access can be added. Otherwise it is left out. `is_short`: the disk
+    /// is short of space.
+    pub(crate) fn takes_accesses(&mut self, is_short: bool) -> bool {
+        let takes = self.pending.len() < PENDING_MAX && !is_short;
         self.left_out += u64::from(!takes);
         takes
     }
@@ -273,6 +274,7 @@ impl Changelog {
     /// Writes new records and the state into the batch that is about to be sealed, and deletes a
     /// part of the records that no user needs.
     pub(crate) fn flush<S: Store>(&mut self, tables: &mut Tables<S>) -> Result<(), StoreError> {
+        self.note_first_records();
         self.deregister_laggards();
         self.is_changed |= !self.pending.is_empty();
         if self.state.users.is_empty() {
@@ -314,6 +316,14 @@ impl Changelog {
         for (key, bytes) in chunks {
             self.state.bytes = self.state.bytes.saturating_sub(bytes);
             tables.set_raw(key, None);
+        }
+    }
+
+    /// Notes that users who had cleared all records are not idle before the first new one.
+    fn note_first_records(&mut self) {
+        let Some(first) = self.pending.first() else { return };
+        for user in self.state.users.iter_mut().filter(|user| user.cleared + 1 >= first.index) {
+            user.active = user.active.max(first.time);
         }
     }
 
@@ -500,13 +510,14 @@ mod tests {
     }
 
     #[test]
-    fn accesses_are_left_out_while_too_many_records_are_not_stored() {
+    fn accesses_are_left_out_while_records_are_not_stored_or_space_is_short() {
         let mut changelog = Changelog::open(&MemStore::new()).unwrap();
-        assert!(changelog.takes_accesses());
+        assert!(changelog.takes_accesses(false));
         changelog.pending = vec![record(); PENDING_MAX];
-        assert!(!changelog.takes_accesses() && !changelog.takes_accesses());
+        assert!(!changelog.takes_accesses(false) && !changelog.takes_accesses(false));
         changelog.pending.pop();
-        assert!(changelog.takes_accesses());
-        assert_eq!(changelog.left_out, 2);
+        assert!(changelog.takes_accesses(false));
+        assert!(!changelog.takes_accesses(true), "the reserve of the disk is for changes");
+        assert_eq!(changelog.left_out, 3);
     }
 }

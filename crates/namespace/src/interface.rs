@@ -80,6 +80,10 @@ pub trait Env {
     /// Reports that a component with objects took that many bytes from its extension component.
     /// They will be written.
     fn extended(&mut self, _component: &Component, _bytes: u64) {}
+    /// Whether the disk of the MDT is short of space. Its reserve is for changes then.
+    fn is_short(&self) -> bool {
+        false
+    }
     /// Whether an OST is connected.
     fn is_up(&self, _ost: u32) -> bool {
         true

@@ -28,7 +28,7 @@ impl<S: Store> Namespace<S> {
 
     /// Records an access, which changes nothing, if a user of the changelog wants it.
     pub(crate) fn record_access(&mut self, cx: &Cx, cred: &Cred, changed: &Changed<'_>) {
-        if self.changelog.mask.has(changed.kind) && self.changelog.takes_accesses() {
+        if self.changelog.mask.has(changed.kind) && self.changelog.takes_accesses(cx.env.is_short()) {
             self.record(cx, cred, changed);
         }
     }
@@ -36,7 +36,7 @@ impl<S: Store> Namespace<S> {
     /// Records an open, if a user of the changelog wants it. As in Lustre, a user who opens a file
     /// again with the same flags has one record, until the last of these opens is closed.
     pub(crate) fn record_open(&mut self, cx: &Cx, cred: &Cred, handle: u64, (fid, flags): (Fid, u16)) {
-        let records = self.changelog.mask.has(Kind::Open) && self.changelog.takes_accesses();
+        let records = self.changelog.mask.has(Kind::Open) && self.changelog.takes_accesses(cx.env.is_short());
         if records && self.handles.count_recorded(handle) {
             self.record(cx, cred, &Changed { flags, ..Changed::file(Kind::Open, fid) });
         }
@@ -50,8 +50,8 @@ impl<S: Store> Namespace<S> {
         }
         let flags = open_flags(flags, false);
         let open = RefusedOpen { fid, uid: cred.uid, gid: cred.gid, flags };
-        if self.changelog.refused.is_new(open, cx.now) {
-            self.record_access(cx, cred, &Changed { flags, ..Changed::file(Kind::Nopen, fid) });
+        if self.changelog.takes_accesses(cx.env.is_short()) && self.changelog.refused.is_new(open, cx.now) {
+            self.record(cx, cred, &Changed { flags, ..Changed::file(Kind::Nopen, fid) });
         }
     }
 
@@ -213,7 +213,7 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Returns the number of records of accesses that were left out since the last call, because
-    /// too many records were not yet stored.
+    /// too many records were not yet stored, or the disk is short of space.
     pub fn take_left_out_accesses(&mut self) -> u64 {
         std::mem::take(&mut self.changelog.left_out)
     }

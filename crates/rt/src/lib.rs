@@ -7,6 +7,7 @@
 //!
 //! * [`Rt`]: time, randomness, tasks, and access to [`Disk`], [`Listener`], [`Stream`];
 //! * [`buf`]: page-aligned buffers for reuse;
+//! * [`join`]: waiting for several futures at once;
 //! * [`operation`]: the id of the operation that the running code works for;
 //! * [`proc`]: information about other processes and this machine;
 //! * [`sim`]: the simulated world.
@@ -23,6 +24,7 @@
 pub mod buf;
 mod disk;
 mod error;
+pub mod join;
 mod metadata;
 mod net;
 pub mod operation;

@@ -4,6 +4,7 @@
 use std::{cell::Cell, path::Path, time::Duration};
 
 use sheen_lnet::{DEFAULT_PORT, Nid};
+use sheen_rt::join::try_join_all;
 
 use crate::{
     announce::{self, MDS_PORT, MgsAt, OSS_PORT},
@@ -54,15 +55,20 @@ pub fn oss(args: &OssArgs) -> Result {
     DirKind::Osts.expect_in(dir)?;
     target(&args.target, OSS_PORT, async |host: &Host, mgs: &[Nid], nids: &[Nid]| {
         let mut slots = OssSlots::load(dir)?;
-        let mut ready = 0;
-        for slot in 0..args.osts.unwrap_or(1).max(slots.count()) {
-            let dir = dir.join(slot.to_string());
-            if !DirKind::Ost.is_in(&dir) && !slots.formats(slot, &dir, &host.wait_for_mdt(fsname, mgs, &dir).await?)? {
-                continue;
+        let all = 0..args.osts.unwrap_or(1).max(slots.count());
+        let at = |slot: u32| dir.join(slot.to_string());
+        let start = async |slot: u32| host.ost(&at(slot), fsname, None, args.ost_model.ost_model, mgs, nids).await;
+        let (known, others): (Vec<u32>, Vec<u32>) = all.partition(|slot| DirKind::Ost.is_in(&at(*slot)));
+        // Together, because each waits for the MGS, and serves meanwhile.
+        let names = try_join_all(known.iter().map(|slot| start(*slot))).await?;
+        known.iter().zip(&names).try_for_each(|(slot, name)| slots.record(&host.rt.disk(), *slot, name))?;
+        let mut ready = names.len();
+        // One after another, so that the indices of new OSTs follow the directories.
+        for slot in others {
+            if slots.formats(slot, &at(slot), &host.wait_for_mdt(fsname, mgs, &at(slot)).await?)? {
+                slots.record(&host.rt.disk(), slot, &start(slot).await?)?;
+                ready += 1;
             }
-            let name = host.ost(&dir, fsname, None, args.ost_model.ost_model, mgs, nids).await?;
-            slots.record(&host.rt.disk(), slot, &name)?;
-            ready += 1;
         }
         host.store_learned_key()?;
         println!("{ready} OSTs of {fsname} ready at {}", nids[0]);

@@ -74,11 +74,11 @@ impl Client {
         Hits::add(&self.cache.hits.miss);
         let cleared = self.layouts.cleared();
         let sure = file.filter(|f| !f.is_unsure());
-        let known = sure.and_then(|f| f.inode.settled()).or_else(|| self.layouts.get(fid));
         // The reply brings no lock on a layout that it leaves out. The layout may be edited or get
         // mirrors. This client learns of new mirrors only if it has the file open, or holds the
         // lock.
         let (changes, lock) = (sure.map(|f| f.inode.changes()), self.layout_lock(fid).map(|lock| lock.cookie()));
+        let known = sure.and_then(|f| f.inode.settled()).or_else(|| self.layouts.get(fid));
         let hears_still = || match sure {
             Some(file) => Some(file.inode.changes()) == changes,
             None => lock.is_some_and(|cookie| self.guard_again(fid, cookie).is_some()),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_layout::Layout;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Attr, Errno, Fid, FileKind, Result,
     ldlm::{Cookie, LockId, Policy, Resource, bits},
@@ -23,7 +24,6 @@ use crate::{
         meta::{ATTR, Known, Token},
     },
     failure::Failure,
-    join::join_all,
     locks::LockRef,
     lov::{self, FileGlimpse, GlimpseReply},
 };

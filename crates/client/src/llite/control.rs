@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 use sheen_layout::{Layout, STRIPE_SIZE_DEFAULT, Spec};
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
     control::{self, ImportInfo, ImportKind, MountInfo, TargetInfo},
@@ -13,7 +14,7 @@ use sheen_wire::{
     mgs::{TargetKind, target_name},
 };
 
-use crate::{Caller, Client, join::join_all, mdc, osc::Osc};
+use crate::{Caller, Client, mdc, osc::Osc};
 
 /// Stripe count of a file without any setting, as in Lustre.
 const STRIPE_COUNT_DEFAULT: i32 = 1;

@@ -27,6 +27,7 @@ use std::{
 };
 
 use sheen_layout::{Layout, MDT_OST};
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Bulk, Errno, Fid, Result,
     mds::{Request, flags},
@@ -34,7 +35,7 @@ use sheen_wire::{
 };
 
 use super::with_layout::Attempt;
-use crate::{Caller, Client, OpenFile, failure::Failure, join::join_all, mdc, open::Migration};
+use crate::{Caller, Client, OpenFile, failure::Failure, mdc, open::Migration};
 
 /// Longest time for which a settled layout is used without a lock and without confirmation by the
 /// MDT. OSTs remember sealed objects for 24 hours. The rest of that time is for operations that

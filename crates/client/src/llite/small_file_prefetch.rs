@@ -14,6 +14,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use sheen_layout::Layout;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Bulk, Fid, FileKind,
     ldlm::Cookie,
@@ -24,7 +25,6 @@ use sheen_wire::{
 use crate::{
     Client,
     cache::meta::{Known, Token},
-    join::join_all,
     lov::Split,
     open::listing::Contents,
 };

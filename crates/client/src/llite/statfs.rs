@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Errno, Result, StatFs,
     mds::{Reply, Request},
 };
 
-use crate::{Client, failure::Failure, join::join_all, stats::Op};
+use crate::{Client, failure::Failure, stats::Op};
 
 /// Block size of the reply, in bytes; targets may have others.
 const BLOCK_BYTES: u32 = 4096;

@@ -3,6 +3,7 @@
 //! each other's.
 
 use sheen_layout::Layout;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Errno,
     ldlm::{Enqueued, Flags, Mode, Policy, Resource},
@@ -12,7 +13,6 @@ use super::{Lov, stripe};
 use crate::{
     LockedAhead,
     failure::{Failure, Result},
-    join::join_all,
 };
 
 impl Lov {

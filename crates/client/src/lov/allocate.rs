@@ -3,13 +3,14 @@
 use std::pin::pin;
 
 use sheen_layout::Layout;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Bulk, Errno,
     ost::{Allocate, Request},
 };
 
 use super::{Lov, enqueue::PATIENCE, follow::together, in_use::InUse, split::Split, split::by_ost, stripe};
-use crate::{failure::Result, join::join_all};
+use crate::failure::Result;
 
 impl Lov {
     /// Allocates in the range of this offset and length, under the locks in `held`. If the mode

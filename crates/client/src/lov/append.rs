@@ -31,6 +31,7 @@
 use std::{collections::BTreeSet, pin::pin};
 
 use sheen_layout::Layout;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Errno,
     ldlm::{Cookie, Flags, Mode, Resource},
@@ -44,7 +45,7 @@ use super::{
     split::by_ost,
     stripe,
 };
-use crate::{failure::Result, join::join_all, locks::LockRef, writeback::Appending};
+use crate::{failure::Result, locks::LockRef, writeback::Appending};
 
 /// Maximum number of lock attempts, when locks are lost or take long.
 const ROUNDS_MAX: usize = 16;

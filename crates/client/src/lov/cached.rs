@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use sheen_layout::Layout;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Bulk, Errno, Fid,
     ldlm::{Enqueued, Flags, Mode, Policy, Resource},
@@ -26,7 +27,6 @@ use super::{
 };
 use crate::{
     failure::Result,
-    join::join_all,
     limits::{CACHED_WRITE_BYTES_MAX, PAGE_BYTES},
     locks::LockRef,
     writeback::{Put, pattern::Stride},

@@ -4,16 +4,14 @@
 use std::collections::BTreeMap;
 
 use sheen_layout::Layout;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Bulk, Errno, Fid,
     ost::{Reply, Request},
 };
 
 use super::{Lov, split::by_ost};
-use crate::{
-    failure::{Failure, Result},
-    join::join_all,
-};
+use crate::failure::{Failure, Result};
 
 /// Combines the results of requests that were sent together. [`Failure::MOVED`]: none was executed,
 /// because objects are sealed. [`Failure::MOVED_PARTLY`]: some may have been executed.

@@ -2,6 +2,7 @@
 //! attributes.
 
 use sheen_layout::Layout;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Attr, Bulk, Errno, Fid,
     ldlm::Cookie,
@@ -9,7 +10,7 @@ use sheen_wire::{
 };
 
 use super::{Lov, cached::with_dirty};
-use crate::{failure::Result, join::join_all};
+use crate::failure::Result;
 
 /// A file whose objects are to be glimpsed.
 #[derive(Clone, Copy, Debug)]

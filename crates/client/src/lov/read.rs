@@ -17,6 +17,7 @@ use bytes::Bytes;
 use sheen_layout::Layout;
 use sheen_lnet::{Live, Nid};
 use sheen_rpc::Response;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Bulk, Errno,
     ost::{ObjectAttr, Reply, Request},
@@ -27,10 +28,7 @@ use super::{
     glimpse::size,
     split::{Piece, Rpc, Split},
 };
-use crate::{
-    failure::{Failure, Result},
-    join::join_all,
-};
+use crate::failure::{Failure, Result};
 
 /// Zeros shared by all holes. 64 KiB is the smallest stripe size, so a hole of one stripe is one
 /// piece.

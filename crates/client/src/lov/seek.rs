@@ -7,13 +7,14 @@
 //! hole.
 
 use sheen_layout::Layout;
+use sheen_rt::join::join_batches;
 use sheen_wire::{
     Bulk, Errno,
     ost::{ObjectAttr, Reply, Request, Seek},
 };
 
 use super::{Lov, glimpse, stripe};
-use crate::{failure::Result, join::join_batches};
+use crate::failure::Result;
 
 /// Maximum number of concurrent requests.
 const SEEKS_AT_ONCE: usize = 64;

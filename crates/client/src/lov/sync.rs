@@ -2,13 +2,14 @@
 
 use sheen_layout::{Layout, MDT_OST, Stripe};
 use sheen_rpc::ImportState;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Bulk, Errno, Fid, StatFs,
     ost::{Reply, Request},
 };
 
 use super::{Lov, Ost, split::by_ost};
-use crate::{failure::Result, join::join_all};
+use crate::failure::Result;
 
 impl Lov {
     /// Makes all data written to the file's objects durable. For mirrors other than the written

@@ -15,6 +15,7 @@
 use std::pin::pin;
 
 use sheen_layout::Layout;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Bulk, Errno,
     ost::{ObjectAttr, Request},
@@ -27,7 +28,7 @@ use super::{
     in_use::InUse,
     split::by_ost,
 };
-use crate::{failure::Result, join::join_all};
+use crate::failure::Result;
 
 impl Lov {
     /// Sets the file's size to `size` bytes.

@@ -3,6 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use sheen_layout::Layout;
+use sheen_rt::join::join_all;
 use sheen_wire::{
     Bulk, Errno, Fid,
     ost::{Grant, Part, Reply, Request},
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{
     failure::{Failure, Result},
-    join::join_all,
     limits::CACHED_WRITE_BYTES_MAX,
     locks::LockRef,
     writeback::Changed,

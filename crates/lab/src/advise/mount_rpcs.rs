@@ -90,7 +90,7 @@ fn mounted(path: &Path, osts: u32, stated: Option<f64>) -> io::Result<Mounted> {
     // All OSTs together have dirty data of at most half of the memory.
     let memory = machine::total_memory().map_or(u64::MAX, |bytes| bytes / 2 / u64::from(osts.max(1)) / MIB);
     let most = Rpcs { dirty_mb: Rpcs::MAX.dirty_mb.min(memory), ..Rpcs::MAX };
-    let rpcs = Present { lowest, highest, most, osts: format!("osc.{}-OST*", info.fsname) };
+    let rpcs = Present { lowest, highest, most, osts: osc.clone() };
     let round_trip = match stated {
         Some(round_trip) => round_trip,
         None => round_trip(path, &process, &format!("{osc}.stats"))?,
@@ -168,7 +168,7 @@ fn times(process: &Process, stats: &str) -> io::Result<BTreeMap<String, Times>> 
     Ok(values.filter_map(|(name, value)| Some((name, Times::of(&value)?))).collect())
 }
 
-/// Sets parameters on all mounts of the file system on this host, as `lctl set_param`.
+/// Sets parameters of a mount, as `lctl set_param`.
 ///
 /// # Errors
 /// A process is not one of this user's, does not answer, or refuses a value.

@@ -41,7 +41,7 @@ pub struct Present {
     pub highest: Rpcs,
     /// The largest values that make sense.
     pub most: Rpcs,
-    /// Shell pattern for the OSTs of the file system: `osc.sheen-OST*`.
+    /// Shell pattern for the OSTs of the mount: `osc.sheen-OST*-osc-INSTANCE`.
     pub osts: String,
 }
 

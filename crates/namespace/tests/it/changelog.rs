@@ -396,6 +396,19 @@ fn idle_user_is_deregistered_by_the_first_record_after_the_limit() {
 }
 
 #[test]
+fn user_that_has_cleared_all_records_is_not_idle_before_the_next_one() {
+    let mut fs = with_user(None);
+    fs.ns.set_changelog_gc(ChangelogGc { idle_secs: 100, interval_secs: 10, ..ChangelogGc::default() });
+    let users = [1, 0].map(|left| {
+        fs.env.now.sec += 1000;
+        fs.mkdir(&ROOT_CRED, ROOT, if left == 1 { "first" } else { "second" }, 0o755).unwrap();
+        fs.commit();
+        fs.ns.changelog_users().len()
+    });
+    assert_eq!(users, [1, 0]);
+}
+
+#[test]
 fn users_stay_registered_without_gc() {
     let mut fs = with_user(None);
     let gc = ChangelogGc { is_on: false, idle_secs: 1, interval_secs: 1 };

@@ -10,18 +10,26 @@
 //! operation.
 
 use std::{
-    future::Future,
+    fmt,
+    future::{Future, poll_fn},
     pin::Pin,
     task::{Context, Poll},
 };
 
-pub enum Slot<F: Future> {
+enum Slot<F: Future> {
     Waiting(Pin<Box<F>>),
     Done(Option<F::Output>),
 }
 
 /// The future that [`join_all`] returns.
+#[must_use = "futures do nothing unless polled"]
 pub struct JoinAll<F: Future>(Vec<Slot<F>>);
+
+impl<F: Future> fmt::Debug for JoinAll<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JoinAll").field(&self.0.len()).finish()
+    }
+}
 
 impl<F: Future> Unpin for JoinAll<F> {}
 
@@ -54,6 +62,30 @@ impl<F: Future> Future for JoinAll<F> {
 /// future to be `Send`).
 pub fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> JoinAll<F> {
     JoinAll(futures.into_iter().map(|f| Slot::Waiting(Box::pin(f))).collect())
+}
+
+/// Joins futures like [`join_all`], until one of them fails. The others are dropped then.
+///
+/// # Errors
+/// The first error.
+pub async fn try_join_all<T, E, F>(futures: impl IntoIterator<Item = F>) -> Result<Vec<T>, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let mut joined = join_all(futures);
+    poll_fn(move |cx| match Pin::new(&mut joined).poll(cx) {
+        Poll::Ready(outputs) => Poll::Ready(outputs.into_iter().collect()),
+        Poll::Pending => joined.0.iter_mut().find_map(failure).map_or(Poll::Pending, |e| Poll::Ready(Err(e))),
+    })
+    .await
+}
+
+/// Takes the error of a future that has failed.
+fn failure<T, E, F: Future<Output = Result<T, E>>>(slot: &mut Slot<F>) -> Option<E> {
+    match slot {
+        Slot::Done(output) if output.as_ref().is_some_and(Result::is_err) => output.take()?.err(),
+        Slot::Done(_) | Slot::Waiting(_) => None,
+    }
 }
 
 /// Joins futures like [`join_all`], at most `width` of them at a time.
@@ -92,6 +124,16 @@ mod tests {
         open.set(true);
         assert_eq!(poll_once(joined.as_mut()), Poll::Ready(vec![0, 1, 2]));
         assert_eq!(polls.get(), 5, "the finished one is left alone");
+    }
+
+    #[test]
+    fn try_join_all_ends_with_the_first_failure() {
+        let ready = |result: Result<u8, u8>| -> Pin<Box<dyn Future<Output = _>>> { Box::pin(future::ready(result)) };
+        let waiting: Pin<Box<dyn Future<Output = _>>> = Box::pin(future::pending());
+        let joined = std::pin::pin!(try_join_all([ready(Ok(1)), waiting, ready(Err(2))]));
+        assert_eq!(poll_once(joined), Poll::Ready(Err(2)));
+        let joined = std::pin::pin!(try_join_all([ready(Ok(1)), ready(Ok(2))]));
+        assert_eq!(poll_once(joined), Poll::Ready(Ok(vec![1, 2])));
     }
 
     #[test]
