@@ -75,7 +75,7 @@ pub struct MdtReply {
     pub locks: Vec<(Fid, LockRef)>,
     /// Whether locks of this reply are missing in `locks`, because they were revoked or lost before
     /// the reply arrived. Then a layout in the reply may be outdated, and no callback reports it.
-    pub overtaken: bool,
+    pub revoked: bool,
     /// Inodes that the request deleted. The caller drops their names from the cache, and then
     /// cancels the locks on them ([`LockTable::cancel_deleted`]).
     pub deleted: Vec<Fid>,
@@ -366,11 +366,11 @@ impl Mdc {
         self.capabilities.note(&reply, capabilities);
         let inodes = changed.into_iter().flatten().chain(invalidations.iter().copied());
         self.uncommitted.changed(Transaction { transno, incarnation, committed }, inodes);
-        let (locks, overtaken) = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
+        let (locks, revoked) = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
         Ok(MdtReply {
             reply,
             locks,
-            overtaken,
+            revoked,
             deleted,
             dir,
             invalidations,

@@ -1,7 +1,7 @@
 //! Mounting, following the configuration, and unmounting.
 //!
 //! Mounting reads the configuration from the MGS and creates an import for the MDT and for each
-//! OST, which begins to connect. From then on a task waits at the MGS for configuration changes:
+//! OST, which begins to connect. From then on a task waits at the MGS for configuration changes. So
 //! new OSTs and new addresses of targets take effect without a restart, also while the mount waits
 //! for a target. The mount then reads the root directory and a FID sequence from the MDT, so a
 //! mount that succeeds also works. It waits for servers that are in recovery or taken over

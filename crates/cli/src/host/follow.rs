@@ -9,6 +9,7 @@ use sheen_lnet::Nid;
 use sheen_mgc::Mgc;
 use sheen_params::Params;
 use sheen_rt::Rt;
+use sheen_wire::Errno;
 use sheen_wire::auth::KeyId;
 
 use super::Host;
@@ -24,10 +25,10 @@ const SETTINGS_RETRY: Duration = Duration::from_secs(5);
 
 impl Host {
     /// Applies the permanent settings of a file system, before an OST starts. So nothing is placed
-    /// on an OST that is degraded by such a setting. If the MGS does not answer, these are the ones
-    /// in the OST's directory `dir`.
+    /// on an OST that is degraded by such a setting. If the MGS has not answered this process yet,
+    /// these are the ones in the OST's directory `dir`; those of the newest copy count.
     pub(super) async fn first_settings(&self, fsname: &str, mgs: &[Nid], dir: &Path) {
-        if self.config_tasks.lock().contains_key(fsname) {
+        if self.stored_settings.has_answer(fsname) {
             return;
         }
         let mgc = self.config_client(mgs);
@@ -43,10 +44,13 @@ impl Host {
             }
         };
         match self.rt.timeout(SETTINGS_WAIT_MAX, asked).await {
-            Ok(Some(Ok(config))) => self.params.keep(fsname, config.version, &config.params),
+            Ok(Some(Ok(config))) => {
+                self.params.keep(fsname, config.version, &config.params);
+                self.stored_settings.note_answer(fsname);
+            }
             // The MGS knows no file system of this name, so there are no settings.
-            Ok(Some(Err(_))) => {}
-            Ok(None) | Err(_) => stored_settings::apply(&self.rt, &self.params, fsname, dir),
+            Ok(Some(Err(Errno::ENOENT))) => self.stored_settings.note_answer(fsname),
+            Ok(_) | Err(_) => stored_settings::apply(&self.rt, &self.params, fsname, dir),
         }
     }
 

@@ -25,6 +25,8 @@ pub(super) struct StoredSettings(Mutex<BTreeMap<String, OfFs>>);
 /// The copies of the settings of one file system.
 #[derive(Default)]
 struct OfFs {
+    /// Whether the MGS has answered a request for the configuration.
+    has_answer: bool,
     /// The part to store, once the MGS has reported it.
     reported: Option<Config>,
     copies: Vec<Stored>,
@@ -38,6 +40,16 @@ struct Stored {
 }
 
 impl StoredSettings {
+    /// Whether the MGS has answered a request for the configuration, also that there is none.
+    pub(super) fn has_answer(&self, fsname: &str) -> bool {
+        self.0.lock().get(fsname).is_some_and(|of_fs| of_fs.has_answer)
+    }
+
+    /// Notes that the MGS has answered.
+    pub(super) fn note_answer(&self, fsname: &str) {
+        self.0.lock().entry(fsname.to_owned()).or_default().has_answer = true;
+    }
+
     /// Stores the settings that the MGS reported, for present and later OSTs. A copy that has them
     /// is not written again.
     pub(super) fn set(&self, rt: &Rt, config: &Config) {
@@ -47,6 +59,7 @@ impl StoredSettings {
             let of_fs = all.entry(part.fsname.clone()).or_default();
             of_fs.copies.iter_mut().for_each(|stored| stored.update(&rt.disk(), &part));
             of_fs.reported = Some(part);
+            of_fs.has_answer = true;
         });
     }
 

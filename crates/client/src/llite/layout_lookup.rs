@@ -12,7 +12,7 @@
 //!
 //! A settled layout needs no lock: the MDT refuses to add mirrors to it while a client has the file
 //! open without a LAYOUT lock. A client with the lock gets a callback instead, which may overtake
-//! the reply that brings lock and layout ([`mdc::MdtReply::overtaken`]). Such a layout is a
+//! the reply that brings lock and layout ([`mdc::MdtReply::revoked`]). Such a layout is a
 //! snapshot, too.
 //!
 //! Invariants:
@@ -217,7 +217,7 @@ impl Client {
         if let Some(bytes) = entry.layout {
             let _ = file.inode.sent.set(bytes);
         }
-        if is_settled(&layout) && !answer.overtaken {
+        if is_settled(&layout) && !answer.revoked {
             file.inode.learn(&layout);
             return Ok(Some(Placed { layout, guard: None }));
         }
@@ -315,15 +315,15 @@ impl Client {
         let again = |cookie| self.guard_again(fid, cookie);
         let lock = reply.lock.and_then(again).or_else(|| before.and_then(again));
         let cookie = lock.as_ref().map(LockRef::cookie);
-        self.note_layout(fid, &layout, lock, answer.overtaken || before.is_some());
+        self.note_layout(fid, &layout, lock, answer.revoked || before.is_some());
         Ok(Located { layout, lock: cookie })
     }
 
     /// Records the new layout of a file: other objects, or more. `lock`: the LAYOUT lock that
-    /// guards the layout. `overtaken`: without `lock`, a change after the reply would have been
+    /// guards the layout. `revoked`: without `lock`, a change after the reply would have been
     /// missed.
-    pub(super) fn note_layout(&self, fid: Fid, layout: &Arc<Layout>, lock: Option<LockRef>, overtaken: bool) {
-        if lock.is_some() || is_settled(layout) && !overtaken {
+    pub(super) fn note_layout(&self, fid: Fid, layout: &Arc<Layout>, lock: Option<LockRef>, revoked: bool) {
+        if lock.is_some() || is_settled(layout) && !revoked {
             self.files.learn(fid, layout);
         } else {
             self.files.learn_past(fid, layout);

@@ -39,7 +39,7 @@ impl Client {
             let request = |cred| Request::Open { cred, fid, flags };
             let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
             let opened = self.opened(answer.reply, flags)?;
-            self.doubt_layout(&opened.file, answer.overtaken || self.has_lost_layout(&asking));
+            self.doubt_layout(&opened.file, answer.revoked || self.has_lost_layout(&asking));
             let truncates = flags & flags::TRUNC != 0 && !opened.created;
             let mut locks = answer.locks;
             if truncates {
@@ -82,7 +82,7 @@ impl Client {
         let request = |cred| Request::OpenCreate { cred, parent, name: name.clone(), fid, flags, mode, umask };
         let (answer, asking) = self.ask_adding(who, parent, name, request).await?;
         let opened = self.opened(answer.reply, flags)?;
-        self.doubt_layout(&opened.file, answer.overtaken);
+        self.doubt_layout(&opened.file, answer.revoked);
         let fid = opened.entry.attr.fid;
         let was_there = !opened.created && (flags::writes(flags) || flags & flags::TRUNC != 0);
         if was_there {
@@ -174,10 +174,10 @@ impl Client {
         }
     }
 
-    /// Marks the layout of a newly opened file as outdated, if a change of it may have been missed
-    /// (`overtaken`): the callback came before the file was in the table of open files.
-    fn doubt_layout(&self, file: &OpenFile, overtaken: bool) {
-        if overtaken {
+    /// Marks the layout of a newly opened file as outdated if its lock was `revoked`: the callback
+    /// came before the file was in the table of open files.
+    fn doubt_layout(&self, file: &OpenFile, revoked: bool) {
+        if revoked {
             file.inode.distrust();
         }
     }

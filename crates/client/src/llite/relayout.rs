@@ -54,7 +54,7 @@ impl Client {
         let Some(layout) = reply.layout else { return Ok(None) };
         self.settle_left(before, &layout).await;
         let lock = reply.lock.and_then(|cookie| self.guard_again(fid, cookie));
-        self.note_layout(fid, &layout, lock, answer.overtaken);
+        self.note_layout(fid, &layout, lock, answer.revoked);
         Ok(Some(layout))
     }
 

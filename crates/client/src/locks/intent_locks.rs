@@ -52,8 +52,8 @@ impl IntentLocks {
     /// meantime, and returns whether there are any.
     pub fn granted(self, grants: &[Grant]) -> (Vec<(Fid, LockRef)>, bool) {
         let locks = self.taken(grants.iter().map(|g| (g.id, Resource::bits(g.fid), Policy::bits(g.bits))));
-        let is_overtaken = locks.len() < grants.len();
-        (locks, is_overtaken)
+        let is_revoked = locks.len() < grants.len();
+        (locks, is_revoked)
     }
 
     /// Takes the reply's lock on a whole object, like [`IntentLocks::granted`].

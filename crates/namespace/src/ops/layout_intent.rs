@@ -102,8 +102,8 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// Returns the kind of the record of a write that changes this layout: that of the first write
-/// after mirrors were in sync, which makes the others stale, or of one that adds objects.
+/// Returns the kind of the record of a write that changes this layout. Either it is the first write
+/// after mirrors were in sync, which makes the others stale, or it adds objects.
 fn kind_of_write(layout: &Layout) -> Kind {
     if layout.takes_writes() { Kind::Lyout } else { Kind::Flrw }
 }

@@ -42,7 +42,7 @@ impl<P: Protocol> Inner<P> {
             return self.waits.track(awaited, pin!(self.call_lo(&peer, request, bulk))).await;
         }
         let mut made = P::delay(&mut request, Duration::ZERO).then(|| self.net.rt().now());
-        let mut prepared = None;
+        let (mut prepared, mut copies) = (None, false);
         loop {
             let route = self.ready(self.hard).await?;
             if let Some(made) = &mut made {
@@ -62,16 +62,18 @@ impl<P: Protocol> Inner<P> {
                         Some(frame) => frame,
                         none => none.insert(self.frame(&request, &bulk)?),
                     };
+                    if copies {
+                        frame.header.flags |= FLAG_BULK_COPY;
+                    }
                     let later = made.map(|made| encode_later::<P>(request.clone(), made));
                     if let Some(waiting) = self.dispatch(frame, guarded, later)? {
                         *xid = Some(frame.header.xid);
                         let reply = waiting.await;
-                        let copied = frame.header.flags & FLAG_BULK_COPY != 0;
-                        if copied || !reply.as_ref().is_ok_and(|reply| reply.frame.damaged) {
+                        if copies || !reply.as_ref().is_ok_and(|reply| reply.frame.damaged) {
                             return self.answer(reply);
                         }
                         // The data was changed while it was sent: request a copy.
-                        frame.header.flags |= FLAG_BULK_COPY;
+                        copies = true;
                         continue;
                     }
                     // The connection was lost in between.
