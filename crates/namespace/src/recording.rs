@@ -55,8 +55,8 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Whether the close of a file, which is still open, is in the changelog. That is the last close
-    /// of the opens that were recorded, or one of a file that was open for writing.
+    /// Whether the close of a file, which is still open, is in the changelog. That is the last of
+    /// the opens that were recorded, or one of a file that was open for writing.
     pub(crate) fn shows_close(&self, file: &OpenFile) -> bool {
         if file.is_recorded && self.changelog.mask.has(Kind::Open) {
             self.handles.is_last_recorded(file)
