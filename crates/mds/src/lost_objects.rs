@@ -2,8 +2,8 @@
 //!
 //! An OST reports objects that it knew to be durable, and that have no file. The MDT confirms those
 //! that the layout of a file has. If the mirror of the object is up to date, and another one is,
-//! too, the MDT copies the bytes to a file beside the object. The OST then gives that file the
-//! object's name.
+//! too, the MDT reads the bytes from that one. It sends them to the OST, which writes them to a
+//! file beside the object. The OST then gives that file the object's name.
 //!
 //! Invariants:
 //! * mirrors that are up to date have the same bytes. A lost object does not change: writes to it
@@ -15,25 +15,49 @@
 //!   make that mirror the valid one, and would find wrong bytes;
 //! * an object that the source should have, and that was never written, makes the copy fail. It may
 //!   be lost as well, before the OST knew it to be durable;
-//! * no lock is needed, and the file can be used meanwhile. Reads use the other mirror.
+//! * a mirror that begins on the MDT is no source;
+//! * no lock is needed, and the file can be used meanwhile. Reads use the other mirror;
+//! * lost objects of an OST are made again one after the other. They have a task of their own, so
+//!   damaged blocks do not wait for a copy. A copy reads no long holes, and ends early if the layout
+//!   changes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use sheen_layout::Layout;
+use sheen_layout::{Layout, Stripe};
 use sheen_wire::ost::{Damaged, PARTS_MAX, Recreate};
 use sheen_wire::{Bulk, Errno, Fid, Result, Time};
+use tracing::debug;
 
 use crate::mdt::Mdt;
-use crate::mirror_source::{Place, TIMEOUT, pause, read, sources, steps};
+use crate::mirror_source::{Place, Range, STEP_BYTES, TIMEOUT, pause, read, sources};
 use crate::state::osp::Osp;
+
+/// Number of steps of a copy after which it looks whether the layout is the same.
+const LAYOUT_STEPS: u64 = 64;
+
+/// Makes the lost objects that an OST reports again, as a part of its task ([`crate::osp`]).
+pub(crate) async fn run(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
+    // Before, a replay may change layouts.
+    mdt.recovery.ended().await;
+    loop {
+        let lost = osp.repairs.lost.next().await;
+        osp.when_connected().await;
+        if let Err(errno) = repair(mdt, osp, &lost).await {
+            let Damaged { object, file, .. } = lost;
+            // The OST lists the object, and asks again later.
+            debug!("{}: {errno}: cannot make object {object} of file {file} on {} again", mdt.name, osp.target);
+        }
+    }
+}
 
 /// Confirms that an object is lost, and makes it again if another mirror has its bytes.
 ///
 /// # Errors
-/// ENOENT: the file is not known, or does not have the object. ENODATA: no other mirror has all
+/// ENOENT: the file is not known, or does not have the object. ENODATA: no usable mirror has all
 /// bytes. EUCLEAN: its mirror is stale. ESTALE: it is not lost, or its file changed during the
 /// copy. Others as the OSTs return them.
-pub(crate) async fn repair(mdt: &Mdt, osp: &Osp, lost: &Damaged) -> Result<()> {
+async fn repair(mdt: &Mdt, osp: &Osp, lost: &Damaged) -> Result<()> {
     let layout = mdt.layout_to_repair(lost.file)?.ok_or(Errno::ENOENT)?;
     if !layout.all_objects().any(|stripe| (stripe.ost, stripe.object) == (osp.index, lost.object)) {
         return Err(Errno::ENOENT);
@@ -47,7 +71,8 @@ pub(crate) async fn repair(mdt: &Mdt, osp: &Osp, lost: &Damaged) -> Result<()> {
     }
     let place = Place { mirror: target, stripe };
     let mut failed = Errno::ENODATA;
-    for source in sources(&layout, mirror).into_iter().filter(|source| source.is_fresh()) {
+    let is_usable = |source: &&Layout| source.is_fresh() && source.mdt_end() == 0;
+    for source in sources(&layout, mirror).into_iter().filter(is_usable) {
         let recreation = Recreation { mdt, osp, lost, layout: &layout, place, source };
         match recreation.run().await {
             // Another source may be readable.
@@ -103,11 +128,19 @@ impl Recreation<'_> {
         let Wanted { size, mtime } = wanted;
         self.step(Recreate::Begin { copy, size }, Bulk::new()).await?;
         // Before it, the object has no bytes of its component.
-        let first = self.place.mirror.object_offset(0, self.place.stripe).min(size);
-        for range in steps(first, size - first) {
+        let (mut at, mut steps) = (self.place.mirror.object_offset(0, self.place.stripe), 0_u64);
+        while at < size {
+            steps += 1;
+            if steps.is_multiple_of(LAYOUT_STEPS) && !self.has_same_layout()? {
+                return Err(Errno::ESTALE);
+            }
+            let range = Range { offset: at, len: STEP_BYTES.min(size - at) };
             let bytes = read(self.mdt, self.source, self.place, range).await?;
+            at += range.len;
             if bytes.iter().any(|byte| *byte != 0) {
                 self.step(Recreate::Write { copy, at: range.offset }, Bulk::from(bytes)).await?;
+            } else if at < size {
+                at = self.next_data(at).await?.unwrap_or(size);
             }
         }
         if self.versions().await? != versions || !self.has_same_layout()? {
@@ -117,6 +150,23 @@ impl Recreation<'_> {
         // The OST makes all bytes durable.
         let ended = self.mdt.rt.timeout(TIMEOUT + pause(size), sent).await;
         ended.map_err(|_| Errno::ETIMEDOUT)?.map_err(|e| e.errno())
+    }
+
+    /// Returns the first offset of the object at or after `at` that may be data in the source.
+    /// `None`: there is none.
+    async fn next_data(&self, at: u64) -> Result<Option<u64>> {
+        let Place { mirror, stripe } = self.place;
+        let from = mirror.file_offset(stripe, at);
+        let mut next: Option<u64> = None;
+        for (number, Stripe { object, ost }) in self.source.stripes().iter().enumerate() {
+            let osp = self.mdt.osts.connected(*ost).ok_or(Errno::ENOTCONN)?;
+            let sent = osp.next_data(*object, self.source.object_offset(from, number));
+            let answer = self.mdt.rt.timeout(TIMEOUT, sent).await.map_err(|_| Errno::ETIMEDOUT)?;
+            let found = answer.map_err(|e| e.errno())?.map(|data| self.source.file_offset(number, data));
+            // Data before it is outside of its component.
+            next = next.into_iter().chain(found.filter(|found| *found >= from)).min();
+        }
+        Ok(next.map(|data| mirror.object_offset(data, stripe).max(at)))
     }
 
     fn has_same_layout(&self) -> Result<bool> {
@@ -180,8 +230,6 @@ fn wanted(source: &Layout, place: Place<'_>, found: &[(usize, u64, Option<Time>)
 
 #[cfg(test)]
 mod tests {
-    use sheen_layout::Stripe;
-
     use super::*;
 
     const UNIT: u64 = 64 << 10;

@@ -1,5 +1,4 @@
-//! Repair of damaged blocks from other mirrors of their files. The task also makes lost objects
-//! again ([`crate::lost_objects`]).
+//! Repair of damaged blocks from other mirrors of their files.
 //!
 //! An OST reports blocks that differ from the checksum stored with the object. The MDT knows the
 //! layout of the file. It reads the same bytes of the file from another mirror, and sends them to
@@ -20,11 +19,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sheen_layout::Layout;
 use sheen_objects::stored_sums::{Crc, crc_of};
-use sheen_wire::ost::Damaged;
+use sheen_wire::ost::{Damaged, DamagedBlock};
 use sheen_wire::{Bulk, Errno, Result};
 use tracing::debug;
 
-use crate::lost_objects;
 use crate::mdt::Mdt;
 use crate::mirror_source::{Place, TIMEOUT, pause, read, sources, steps};
 use crate::state::osp::Osp;
@@ -34,20 +32,15 @@ pub(crate) async fn run(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
     // Before, a replay may change layouts.
     mdt.recovery.ended().await;
     loop {
-        let Some(damaged) = osp.repairs.take() else {
-            osp.repairs.wake.notified().await;
-            continue;
-        };
+        let damaged = osp.repairs.blocks.next().await;
         osp.when_connected().await;
-        let Damaged { object, file, block } = damaged;
-        let (done, place) = if block.is_whole() {
-            (lost_objects::repair(mdt, osp, &damaged).await, "all".to_owned())
-        } else {
-            (repair(mdt, osp, &damaged).await, format!("{} bytes from offset {}", block.len, block.offset))
-        };
-        if let Err(errno) = done {
+        if let Err(errno) = repair(mdt, osp, &damaged).await {
+            let Damaged { object, file, block: DamagedBlock { offset, len, .. } } = damaged;
             // The OST lists the damage, and asks again later.
-            debug!("{}: {errno}: cannot repair {place} of object {object} of file {file} on {}", mdt.name, osp.target);
+            debug!(
+                "{}: {errno}: cannot repair {len} bytes from offset {offset} of object {object} of file {file} on {}",
+                mdt.name, osp.target
+            );
         }
     }
 }

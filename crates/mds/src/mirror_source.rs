@@ -2,8 +2,9 @@
 //! an object of another mirror has.
 //!
 //! Invariants:
-//! * at most [`STEP_BYTES`] are in memory for each OST that is repaired;
-//! * for each OST that is repaired, at most [`READ_SPEED`] bytes per second are read.
+//! * for each OST, blocks and lost objects are repaired by one task each. A task has at most
+//!   [`STEP_BYTES`] in memory;
+//! * a task reads at most [`READ_SPEED`] bytes per second.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -71,21 +72,25 @@ pub(crate) fn pause(bytes: u64) -> Duration {
     Duration::from_micros(bytes.saturating_mul(1_000_000) / READ_SPEED)
 }
 
-/// Reads the bytes of a range of the damaged object from another mirror, and pauses. Holes are
-/// zeros.
+/// Reads the bytes of a range of the damaged object from another mirror, and pauses for those that
+/// the OSTs returned. Holes are zeros.
 ///
 /// # Errors
 /// ENOTCONN: an OST is disconnected. EPROTO: its reply does not fit the request. Others as the OSTs
 /// return them.
 pub(crate) async fn read(mdt: &Mdt, source: &Layout, place: Place<'_>, range: Range) -> Result<Bytes> {
-    let mut bytes = vec![0; range.len as usize];
+    let (mut bytes, mut read) = (vec![0; range.len as usize], 0);
     for (ost, (parts, places)) in requests(source, place, range) {
         let osp = mdt.osts.connected(ost).ok_or(Errno::ENOTCONN)?;
         let answer = mdt.rt.timeout(TIMEOUT, osp.read(parts.clone())).await.map_err(|_| Errno::ETIMEDOUT)?;
         let (lens, bulk) = answer.map_err(|e| e.errno())?;
         distribute(&mut bytes, (&parts[..], &places[..]), &lens, &bulk)?;
+        read += bulk.len() as u64;
     }
-    mdt.rt.sleep(pause(range.len)).await;
+    // At the end of objects the OSTs return fewer bytes, or none.
+    if read > 0 {
+        mdt.rt.sleep(pause(read)).await;
+    }
     Ok(bytes.into())
 }
 

@@ -1,5 +1,6 @@
 //! The task of one OST (Lustre's osp): its connection, its free space, its orphan objects, its
-//! quotas (module `quota`), and its damage (module `mirror_repair`).
+//! quotas (module `quota`), its damaged blocks (module `mirror_repair`), and its lost objects
+//! (module `lost_objects`).
 //!
 //! The task of an OST connects, removes orphan objects, requests the free space (statfs), and then
 //! sleeps. It wakes when objects are placed or a request to the OST fails, and requests the free
@@ -21,7 +22,7 @@ use tracing::{info, warn};
 
 use crate::mdt::Mdt;
 use crate::state::osp::{Osp, STATFS_AGE, STATFS_TIMEOUT};
-use crate::{mirror_repair, quota};
+use crate::{lost_objects, mirror_repair, quota};
 
 /// Pause between two attempts to reach an OST.
 const RETRY: Duration = Duration::from_secs(1);
@@ -33,6 +34,7 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
         () = follow(&mdt, &osp) => {}
         () = quota::run(&mdt, &osp) => {}
         () = mirror_repair::run(&mdt, &osp) => {}
+        () = lost_objects::run(&mdt, &osp) => {}
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sheen_rpc::{Cause, Import, RequestError};
 use sheen_rt::Instant;
-use sheen_wire::ost::{Damaged, DamagedBlock, ObjectAttr, Part, QuotaUse, QuotaWant, Recreate, Reply, Request};
+use sheen_wire::ost::{Damaged, DamagedBlock, ObjectAttr, Part, QuotaUse, QuotaWant, Recreate, Reply, Request, Seek};
 use sheen_wire::{Bulk, Fid, Ost, StatFs, quota};
 use tokio::sync::Notify;
 
@@ -308,6 +308,17 @@ impl Osp {
         let response = self.import.request(request).send().await?;
         match response.body {
             Reply::Read(lens) => Ok((lens, response.bulk)),
+            _ => Err(self.wrong_reply(op)),
+        }
+    }
+
+    /// Returns the offset of the next data of an object, at or after `offset`. `None`: there is no
+    /// more data.
+    pub async fn next_data(&self, object: Fid, offset: u64) -> Result<Option<u64>, RequestError> {
+        let request = Request::Seek { object, offset, what: Seek::Data };
+        let op = request.op();
+        match self.import.request(request).send().await?.body {
+            Reply::Offset(found) => Ok(found),
             _ => Err(self.wrong_reply(op)),
         }
     }

@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::common::client::Client;
 use crate::common::{FakeOst, Host, config, until, with_host};
 use sheen_layout::{Layout, Spec, Stripe, Template, TemplateComponent};
+use sheen_mds::MdtConfig;
+use sheen_objects::stored_sums::crc_of;
 use sheen_wire::mds::{Reply, Request};
-use sheen_wire::ost::{Damaged, DamagedBlock, Recreate};
-use sheen_wire::{Cred, Fid, Time};
+use sheen_wire::ost::{Damaged, DamagedBlock, OBJECT_SIZE_MAX, Recreate};
+use sheen_wire::{Cred, Fid, Ost, Time};
 
 const BYTES: u64 = 100;
 
@@ -22,12 +24,17 @@ struct Mirrored {
 
 impl Mirrored {
     async fn new(host: &Host) -> Mirrored {
+        let one = TemplateComponent::striped(0, u64::MAX, Spec::default());
+        Mirrored::of(host, vec![one.clone(), one]).await
+    }
+
+    /// Makes a file with the components of two mirrors.
+    async fn of(host: &Host, components: Vec<TemplateComponent>) -> Mirrored {
         let osts = host.add_osts(2).await;
         osts.iter().for_each(|ost| ost.object_bytes.store(BYTES, Relaxed));
         let client = Client::lo(host, "a").await;
         let file = client.make("f").await;
-        let one = TemplateComponent::striped(0, u64::MAX, Spec::default());
-        let value = Template { components: vec![one.clone(), one], mirrors: 2 }.encode().into();
+        let value = Template { components, mirrors: 2 }.encode().into();
         let set = Request::SetXattr { cred: Cred::ROOT, fid: file, name: "lustre.lov".into(), value, flags: 0 };
         client.ask(set).await.unwrap();
         let answer = client.ask(Request::GetAttr { fid: file, layout_known: false }).await.unwrap();
@@ -39,6 +46,11 @@ impl Mirrored {
 
     fn ost(&self, mirror: usize) -> &FakeOst {
         &self.osts[self.objects[mirror].ost as usize]
+    }
+
+    /// Makes the objects so large that a copy takes hours.
+    fn enlarge(&self) {
+        self.osts.iter().for_each(|ost| ost.object_bytes.store(1 << 40, Relaxed));
     }
 
     fn report_lost(&self, mirror: usize) {
@@ -104,5 +116,70 @@ fn object_that_no_layout_has_is_not_confirmed_as_lost() {
         until(&rt, || f.steps(0).len() == 4).await;
         f.client.a_while().await;
         assert!(f.ost(0).recreated(other).is_empty());
+    });
+}
+
+#[test]
+fn damaged_block_is_repaired_during_the_copy_of_a_lost_object() {
+    with_host(5, config(), async |_, rt, host| {
+        let f = Mirrored::new(&host).await;
+        f.enlarge();
+        f.report_lost(1);
+        until(&rt, || f.steps(1).len() > 2).await;
+        let block = DamagedBlock { offset: 0, len: BYTES, sum: crc_of([&[7_u8; BYTES as usize][..]]) };
+        f.ost(1).quota.report(Damaged { object: f.objects[1].object, file: f.file, block });
+        until(&rt, || f.ost(1).times("repair") == 1).await;
+        let last = f.steps(1).pop();
+        assert!(matches!(last, Some(Recreate::Write { .. })), "{last:?}");
+    });
+}
+
+#[test]
+fn copy_of_a_lost_object_ends_early_when_the_layout_changes() {
+    with_host(6, config(), async |_, rt, host| {
+        let f = Mirrored::new(&host).await;
+        f.enlarge();
+        f.report_lost(1);
+        until(&rt, || f.steps(1).len() > 2).await;
+        f.client.ask(Request::LayoutIntent { fid: f.file, start: 0, end: 1 }).await.unwrap();
+        let before = f.steps(1).len();
+        until(&rt, || !matches!(f.steps(1).last(), Some(Recreate::Write { .. }))).await;
+        let steps = f.steps(1);
+        assert!(matches!(steps.last(), Some(Recreate::Abort { .. })), "{:?}", steps.last());
+        assert!(steps.len() - before < 70, "{} steps after the change", steps.len() - before);
+    });
+}
+
+#[test]
+fn copy_of_a_lost_object_skips_holes() {
+    with_host(7, config(), async |_, rt, host| {
+        let f = Mirrored::new(&host).await;
+        let (size, hole) = (OBJECT_SIZE_MAX, OBJECT_SIZE_MAX - BYTES);
+        for ost in &f.osts {
+            ost.object_bytes.store(size, Relaxed);
+            ost.hole_bytes.store(hole, Relaxed);
+        }
+        f.report_lost(1);
+        until(&rt, || f.steps(1).len() == 4).await;
+        let steps = f.steps(1);
+        assert!(matches!(steps[1], Recreate::Begin { size: begun, .. } if begun == size), "{steps:?}");
+        assert!(matches!(steps[2], Recreate::Write { at, .. } if at == hole), "{steps:?}");
+        assert!(matches!(steps[3], Recreate::End { .. }), "{steps:?}");
+        assert_eq!(f.ost(0).times("seek"), 1, "only the step before the hole was found is read");
+    });
+}
+
+#[test]
+fn lost_object_is_not_made_again_from_a_mirror_that_begins_on_the_mdt() {
+    with_host(8, MdtConfig { holds_data: true, ..config() }, async |_, rt, host| {
+        let data = Arc::new(FakeOst::default());
+        data.object_bytes.store(BYTES, Relaxed);
+        host.server.add::<Ost>("sheen-MDT0000-dom", data.clone());
+        let striped = |start| TemplateComponent::striped(start, u64::MAX, Spec::default());
+        let f = Mirrored::of(&host, vec![TemplateComponent::on_mdt(64 << 10), striped(64 << 10), striped(0)]).await;
+        f.report_lost(1);
+        until(&rt, || !f.steps(1).is_empty()).await;
+        f.client.a_while().await;
+        assert_eq!((f.steps(1), data.times("versions")), (vec![Recreate::Confirm], 0));
     });
 }

@@ -39,6 +39,8 @@ pub struct FakeOst {
     pub objects: Mutex<BTreeSet<Fid>>,
     /// Size of each object, in bytes.
     pub object_bytes: AtomicU64,
+    /// Bytes at the beginning of each object that are a hole.
+    pub hole_bytes: AtomicU64,
     /// Bytes that are not available.
     pub used_bytes: AtomicU64,
     /// Fails destroys with EIO.
@@ -92,8 +94,14 @@ impl Service<Ost> for FakeOst {
         }
         if let ost::Request::Read { parts } = &request {
             let lens: Vec<u32> = parts.iter().map(|part| part.len).collect();
-            let bytes = Bytes::from(vec![7; lens.iter().map(|len| *len as usize).sum()]);
-            return Box::pin(async move { Ok(Response::with_bulk(ost::Reply::Read(lens), Bulk::from(bytes))) });
+            let (hole, mut bytes) = (self.hole_bytes.load(Relaxed), Vec::new());
+            for part in parts {
+                let zeros = hole.saturating_sub(part.offset).min(part.len.into()) as usize;
+                bytes.resize(bytes.len() + zeros, 0_u8);
+                bytes.resize(bytes.len() + part.len as usize - zeros, 7);
+            }
+            let bulk = Bulk::from(Bytes::from(bytes));
+            return Box::pin(async move { Ok(Response::with_bulk(ost::Reply::Read(lens), bulk)) });
         }
         let reply = match &request {
             ost::Request::StatFs => {
@@ -124,6 +132,10 @@ impl Service<Ost> for FakeOst {
                 let (size, mtime) = (self.object_bytes.load(Relaxed), Some(Time { sec: 9, nsec: 0 }));
                 let attr = ost::ObjectAttr { size, mtime, ..ost::ObjectAttr::default() };
                 Ok(ost::Reply::Attrs(vec![attr; objects.len()]))
+            }
+            ost::Request::Seek { offset, what: ost::Seek::Data, .. } => {
+                let data = self.hole_bytes.load(Relaxed).max(*offset);
+                Ok(ost::Reply::Offset(Some(data).filter(|data| *data < self.object_bytes.load(Relaxed))))
             }
             ost::Request::Versions { objects, .. } => {
                 let version = self.version.fetch_add(self.unstable.load(Relaxed).into(), Relaxed);
