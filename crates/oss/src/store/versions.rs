@@ -57,6 +57,9 @@ const HEADER_BYTES: usize = 32;
 /// Number of reported versions that are remembered after the object's file was closed: some 4 MiB.
 const REPORTED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 
+/// Number of [`Closed::in_use`] below which entries without a request remain.
+const SWEEP_MIN: usize = 64;
+
 /// It is not known whether the file has a record: it was opened, and neither changed nor asked for,
 /// or the record could not be read or written.
 const UNREAD: u8 = 0;
@@ -78,8 +81,21 @@ pub struct Versions {
 struct Closed {
     /// Reported versions of objects that no request used then.
     reported: LruCache<Fid, u64, FxBuildHasher>,
-    /// The versions of the others, as long as requests use them.
+    /// The versions of the others. An entry counts as long as requests use the version.
     in_use: FxHashMap<Fid, Weak<ObjectVersion>>,
+    /// Number of `in_use` from which entries that do not count are removed: twice as many as counted
+    /// at the last time. So each addition costs the same on average.
+    sweep_at: usize,
+}
+
+impl Closed {
+    fn add_in_use(&mut self, object: Fid, version: &Arc<ObjectVersion>) {
+        if self.in_use.len() >= self.sweep_at {
+            self.in_use.retain(|_, version| version.strong_count() > 0);
+            self.sweep_at = (2 * self.in_use.len()).max(SWEEP_MIN);
+        }
+        self.in_use.insert(object, Arc::downgrade(version));
+    }
 }
 
 /// The version of an open object.
@@ -108,6 +124,7 @@ impl Versions {
             closed: Mutex::new(Closed {
                 reported: LruCache::with_hasher(REPORTED_MAX, FxBuildHasher),
                 in_use: FxHashMap::default(),
+                sweep_at: SWEEP_MIN,
             }),
         }
     }
@@ -134,17 +151,16 @@ impl Versions {
     }
 
     /// Remembers the version of an object that leaves the cache. `is_used`: requests use the
-    /// object.
+    /// object. The caller holds the lock of its shard, so no other request gets the version
+    /// meanwhile.
     pub fn closed(&self, object: Fid, version: &Arc<ObjectVersion>, is_used: bool) {
-        let mut closed = self.closed.lock();
         if is_used || Arc::strong_count(version) > 1 {
-            closed.in_use.retain(|_, version| version.strong_count() > 0);
-            closed.in_use.insert(object, Arc::downgrade(version));
+            self.closed.lock().add_in_use(object, version);
             return;
         }
         fence(Acquire); // after the changes of the request that used it last
         if version.reported.load(SeqCst) {
-            closed.reported.put(object, version.number());
+            self.closed.lock().reported.put(object, version.number());
         }
     }
 
@@ -399,6 +415,27 @@ mod tests {
         versions.closed(OBJECT, &again, true);
         versions.forget(OBJECT);
         assert!(!Arc::ptr_eq(&again, &versions.opened(OBJECT, false)), "another file of the same name");
+    }
+
+    #[test]
+    fn versions_of_closed_objects_are_remembered_while_requests_use_them() {
+        let rt = host(&Sim::new(1, SimConfig::default()), 1);
+        let versions = start(&rt);
+        let object = |oid| Fid { oid, ..OBJECT };
+        let count = || versions.closed.lock().in_use.len();
+        let held: Vec<_> = (0..100).map(|oid| versions.opened(object(oid), true)).collect();
+        held.iter().zip(0..).for_each(|(open, oid)| versions.closed(object(oid), open, true));
+        for oid in 1000..9000 {
+            versions.closed(object(oid), &versions.opened(object(oid), true), true);
+            assert!(count() <= 2 * held.len(), "{}", count());
+        }
+        for (open, oid) in held.iter().zip(0..) {
+            assert!(Arc::ptr_eq(open, &versions.opened(object(oid), true)), "{oid}");
+        }
+        let before = count();
+        let unused = versions.opened(object(9000), true);
+        versions.closed(object(9000), &unused, false);
+        assert_eq!((count(), versions.closed.lock().reported.len()), (before, 0), "nobody knows its version");
     }
 
     #[test]
