@@ -7,8 +7,9 @@
 //!
 //! Objects that changed shortly before a restart get their checksums in the next pass.
 //!
-//! A pass also looks for objects that were durable, and have no file. The MDT knows which of them
-//! are lost.
+//! A pass also looks for objects that were durable, and have no file: it compares the names in each
+//! directory with the index of durable objects. The MDT knows which of them are lost. While too
+//! many of them wait for the MDT, the pass waits.
 //!
 //! The OST asks the MDT to repair what is damaged ([`crate::repair`]).
 
@@ -17,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use sheen_objects::name::Dir;
 use sheen_rt::Rt;
 use sheen_wire::{Errno, Fid, Result};
 use tokio::sync::Notify;
@@ -30,9 +32,14 @@ const INTERVAL: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_secs(300);
 /// Objects that are listed at a time. Each list reads the names of a whole directory.
 const LIST_MAX: usize = 8192;
-/// Objects whose files are looked for at a time, and the pause after them.
-const LOOKED_FOR: usize = 1024;
+/// Objects without a name that are collected at a time. Normally there are none.
+const UNLISTED_MAX: usize = 1024;
+/// The search for a file, or in a directory, counts for the pace as the read of this many bytes.
+const LOOK_BYTES: u64 = 64 << 10;
+/// Pause after each directory, also of a scrub without a limit of speed.
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
+/// Time between two attempts to report an object while too many others wait for the MDT.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// The task. It ends with the OST.
 pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wake: Arc<Notify>) {
@@ -97,17 +104,57 @@ impl Ost {
     /// Looks for objects without a file, and asks the MDT about them. Returns whether the last one
     /// was reached.
     async fn look_for_lost(&self) -> bool {
+        for dir in self.store.durable_dirs() {
+            if !self.look_for_lost_in(dir).await {
+                return false;
+            }
+            self.rt.sleep(LOOK_PAUSE).await;
+        }
+        true
+    }
+
+    async fn look_for_lost_in(&self, dir: Dir) -> bool {
         let mut after = Fid::ZERO;
         loop {
-            let Some(pass) = self.gate.enter() else { return false };
-            let last = self.perhaps_blocking(true, || self.store.suspect_lost(after, LOOKED_FOR));
-            drop(pass);
-            let Some(last) = last else { return true };
             if self.scrubber.pace.stop.load(Relaxed) {
                 return false;
             }
-            after = last;
-            self.rt.sleep(LOOK_PAUSE).await;
+            let Some(pass) = self.gate.enter() else { return false };
+            let unlisted = self.perhaps_blocking(true, || self.store.unlisted(dir, after, UNLISTED_MAX));
+            drop(pass);
+            self.scrubber.pace.after(LOOK_BYTES).await;
+            let objects = match unlisted {
+                Ok(objects) => objects,
+                Err(errno) => {
+                    warn!("{}: scrub: cannot list objects: {errno}", self.name);
+                    return false;
+                }
+            };
+            let Some(last) = objects.last() else { return true };
+            after = *last;
+            for object in objects {
+                if !self.suspect(object).await {
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Asks the MDT about an object if it is missing. Waits while too many others wait for the MDT.
+    /// Returns `false` if the scrub is to stop.
+    async fn suspect(&self, object: Fid) -> bool {
+        loop {
+            if self.scrubber.pace.stop.load(Relaxed) {
+                return false;
+            }
+            let Some(pass) = self.gate.enter() else { return false };
+            let is_done = self.perhaps_blocking(true, || self.store.suspect(object));
+            drop(pass);
+            self.scrubber.pace.after(LOOK_BYTES).await;
+            if is_done {
+                return true;
+            }
+            self.rt.sleep(FULL_PAUSE).await;
         }
     }
 

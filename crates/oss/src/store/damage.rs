@@ -98,6 +98,11 @@ impl DamageList {
         !is_listed && state.suspects.len() < LISTED_MAX && state.suspects.insert(object)
     }
 
+    /// Whether as many suspects wait as the list can have, so that it takes no other.
+    pub fn is_full_of_suspects(&self) -> bool {
+        self.0.lock().suspects.len() >= LISTED_MAX
+    }
+
     fn insert(&self, object: Fid, block: DamagedBlock, due: Due) -> Added {
         let mut state = self.0.lock();
         if state.blocks.contains_key(&(object, block)) {
@@ -212,7 +217,11 @@ mod tests {
         assert_eq!(list.all(), [whole(2), (object(3), BLOCK)]);
         assert!(list.begin_round());
         assert_eq!(list.take_unasked(9).len(), 2);
-        (0..=LISTED_MAX as u32).for_each(|oid| _ = list.suspect(object(100 + oid)));
+        let suspect = |oid: u32| list.suspect(object(100 + oid));
+        assert!((1..LISTED_MAX as u32).all(suspect) && !list.is_full_of_suspects());
+        assert!(suspect(0) && list.is_full_of_suspects() && !suspect(LISTED_MAX as u32));
+        list.take_unasked(1);
+        assert!(!list.is_full_of_suspects() && suspect(LISTED_MAX as u32));
         assert_eq!(list.take_unasked(usize::MAX).len(), LISTED_MAX);
     }
 

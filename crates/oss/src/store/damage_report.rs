@@ -97,6 +97,22 @@ impl Store {
         DamageReport { damaged_now: damaged.len(), damaged: shown, repaired, last_repaired }
     }
 
+    /// Lets the MDT be asked about an object if it was durable once, and has no file. Returns `false`
+    /// if that has to wait, because too many others wait for the MDT.
+    pub fn suspect(&self, object: Fid) -> bool {
+        if !self.files.is_missing(object) {
+            return true;
+        }
+        // Only the scrub adds suspects, one after the other.
+        if self.damaged.is_full_of_suspects() {
+            return false;
+        }
+        if self.damaged.suspect(object) {
+            self.accounting().needs.notify_waiters();
+        }
+        true
+    }
+
     /// Returns damage that the MDT is to be asked to repair, and was not asked for so far.
     pub fn damage_to_repair(&self) -> Vec<Damaged> {
         let unasked = self.damaged.take_unasked(DAMAGED_MAX);

@@ -13,12 +13,13 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    io, iter,
     path::{Path, PathBuf},
 };
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
+use sheen_objects::name::{Dir, SUBDIRS};
 use sheen_rt::{Disk, File, OpenOptions, Rt};
 use sheen_wire::Fid;
 use tracing::debug;
@@ -28,6 +29,7 @@ const DIR: &str = "durable";
 /// Bytes that are written at a time. A page has the bits of 32,768 objects.
 const PAGE: usize = 4096;
 const BITS: u32 = 8 * PAGE as u32;
+const _: () = assert!(BITS.is_multiple_of(SUBDIRS));
 /// Most new objects that wait for a sync. Others get their bits from the scrub.
 const RECENT_MAX: usize = 1 << 20;
 
@@ -92,6 +94,12 @@ struct Sequence {
 fn place(object: Fid) -> (u32, usize, u8) {
     let at = object.oid % BITS;
     (object.oid / BITS, at as usize / 8, 1 << (at % 8))
+}
+
+/// Returns those objects of a directory, by id, whose bits are set in the page of this number.
+fn oids_in(dir: Dir, number: u32, page: &[u8; PAGE]) -> Vec<u32> {
+    let slots = (dir.slot..BITS).step_by(SUBDIRS as usize);
+    slots.filter(|at| page[*at as usize / 8] & (1 << (*at % 8)) != 0).map(|at| number * BITS + at).collect()
 }
 
 /// Returns the ids of the objects whose bits are set in the page of this number.
@@ -234,6 +242,29 @@ impl DurableObjects {
         objects.take(max).collect()
     }
 
+    /// Returns the sequences that may have bits, in ascending order.
+    pub fn sequences(&self) -> Vec<u64> {
+        let mut sequences: Vec<u64> = self.state.lock().sequences.keys().copied().collect();
+        sequences.sort_unstable();
+        sequences
+    }
+
+    /// Returns the objects of a directory that have a bit and follow `after` ([`Fid::ZERO`]: from
+    /// the first on), in ascending order. Reads a page at a time, when it is needed.
+    pub fn in_dir(&self, dir: Dir, after: Fid) -> impl Iterator<Item = Fid> {
+        let first = self.page_from(dir.seq, after.oid / BITS);
+        let pages = iter::successors(first, move |(number, _)| self.page_from(dir.seq, number + 1));
+        let oids = pages.flat_map(move |(number, page)| oids_in(dir, number, &page));
+        oids.filter(move |oid| *oid > after.oid).map(move |oid| Fid::new(dir.seq, oid))
+    }
+
+    /// Returns a copy of the first page of a sequence from this number on.
+    fn page_from(&self, seq: u64, number: u32) -> Option<(u32, Box<[u8; PAGE]>)> {
+        let state = self.state.lock();
+        let (number, page) = state.sequences.get(&seq)?.pages.range(number..).next()?;
+        Some((*number, page.clone()))
+    }
+
     /// Returns the file of a sequence's bits.
     fn file<'a>(&self, seq: u64, known: &'a mut Option<File>) -> io::Result<&'a File> {
         if let Some(file) = known {
@@ -280,6 +311,14 @@ mod tests {
             assert!(!index.has(Fid::new(0x2_8000_0402, 1)));
             assert_eq!(index.after(Fid::ZERO, 100), all);
             assert_eq!(index.after(all[1], 2), [all[2], all[3]]);
+            assert_eq!(index.sequences(), [0x2_8000_0401]);
+            for dir in Dir::all(0x2_8000_0401) {
+                let expected: Vec<Fid> = all.into_iter().filter(|object| Dir::of(*object) == dir).collect();
+                let found: Vec<Fid> = index.in_dir(dir, Fid::ZERO).collect();
+                assert_eq!(found, expected);
+                let after = |object: &Fid| index.in_dir(dir, *object).collect::<Vec<Fid>>();
+                assert!(found.iter().zip(1usize..).all(|(object, next)| after(object) == expected[next..]));
+            }
             assert!(index.after(all[5], 100).is_empty() && index.after(object(u32::MAX), 100).is_empty());
             index.remove(all[1]).unwrap();
             index.remove(all[5]).unwrap();

@@ -49,7 +49,7 @@ impl Pace {
     }
 
     /// Pauses after this many bytes were read.
-    async fn after(&self, bytes: u64) {
+    pub async fn after(&self, bytes: u64) {
         let speed = self.mib_per_second.load(Relaxed) << 20;
         let pause = {
             let mut owed = self.owed.lock();

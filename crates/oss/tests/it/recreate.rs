@@ -1,16 +1,16 @@
 //! Lost objects of an OST: the MDT learns of them, and makes them again.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use sheen_objects::name;
+use sheen_objects::name::{self, Dir};
 use sheen_oss::Ost;
 use sheen_wire::{
-    Errno, Fid, Result, Time,
+    Bulk, Errno, Fid, Result, Time,
     ost::{Damaged, DamagedBlock, Grant, Part, Recreate, Reply, Request},
 };
 
-use crate::common::{OBJECT, Process, caller::*};
+use crate::common::{OBJECT, Process, caller::*, fid};
 
 const FILE: Fid = Fid::new(0x2_0000_0401, 5);
 const DATA: &[u8] = &[7; 3000];
@@ -97,8 +97,10 @@ fn lost_object_is_unreadable_until_its_copy_is_complete() {
 fn missing_object_is_listed_as_lost_when_the_mdt_confirms_it() {
     let (process, ost) = with_lost_object();
     let (mdt, store) = (Caller::local(&process, &ost, "mdt"), ost.store());
-    assert_eq!(store.suspect_lost(Fid::ZERO, 100), Some(OBJECT));
-    assert_eq!(store.suspect_lost(OBJECT, 100), None);
+    let unlisted = |after| store.unlisted(Dir::of(OBJECT), after, 100).unwrap();
+    assert!(store.durable_dirs().any(|dir| dir == Dir::of(OBJECT)));
+    assert_eq!((unlisted(Fid::ZERO), unlisted(OBJECT)), (vec![OBJECT], vec![]));
+    assert!(store.suspect(OBJECT));
     assert!(store.damage().is_empty(), "its removal may have been undone in part");
     assert_eq!(reported(&mdt), [LOST]);
     let waits = mdt.begin(Request::QuotaWait, Bytes::new());
@@ -107,8 +109,41 @@ fn missing_object_is_listed_as_lost_when_the_mdt_confirms_it() {
     assert_eq!(store.damage(), [(OBJECT, DamagedBlock::WHOLE)]);
     process.still_waits(&waits);
     mdt.call(Request::Destroy { objects: vec![OBJECT] });
-    assert!(store.damage().is_empty() && store.suspect_lost(Fid::ZERO, 100).is_none());
+    assert!(store.damage().is_empty() && unlisted(Fid::ZERO).is_empty());
     assert_eq!(step(&mdt, Recreate::Confirm, b""), Err(Errno::ESTALE));
+    process.run(ost.stop());
+}
+
+#[test]
+fn scrub_asks_about_all_missing_objects_although_few_can_wait() {
+    const COUNT: u32 = 5000;
+    let (process, ost) = Process::with_ost();
+    let parts: Vec<Part> = (1..=COUNT).map(|oid| Part { object: fid(oid), offset: 0, len: 1 }).collect();
+    let bytes = Bulk::from(Bytes::from(vec![1u8; COUNT as usize]));
+    ost.store().write(FILE, &parts, &bytes, false, None).unwrap();
+    process.run(ost.store().sync(&[])).unwrap();
+    process.run(ost.stop());
+    drop(ost);
+    let lost = process.dir.join("ost").join(Dir::of(OBJECT).seq_path());
+    process.net.rt().disk().remove_dir_all(lost).unwrap();
+    let ost = process.start(Some(0)).unwrap();
+
+    let run =
+        |on: &str| assert!(process.params.set("obdfilter.*.lfsck_scrub_run", on).unwrap().remove(0).result.is_ok());
+    let has = |status: &str| process.value("obdfilter.sheen-OST0000.lfsck_scrub").contains(status);
+    run("1");
+    process.sleep(Duration::from_secs(100));
+    assert!(has("status: scanning\n"), "it waits for the MDT");
+    run("0");
+    process.wait_for(|| has("status: stopped\n").then_some(()));
+    run("1");
+    let mdt = Caller::local(&process, &ost, "mdt");
+    let mut asked = BTreeSet::new();
+    while asked.len() < COUNT as usize {
+        asked.extend(reported(&mdt).into_iter().map(|damaged| damaged.object));
+    }
+    assert!(asked.into_iter().eq((1..=COUNT).map(fid)));
+    process.wait_for(|| has("status: completed\n").then_some(()));
     process.run(ost.stop());
 }
 

@@ -44,15 +44,16 @@ impl Files {
     /// Whether an object that was durable has no file: it is lost, or a power failure has undone a
     /// part of its removal.
     pub fn is_missing(&self, object: Fid) -> bool {
-        let shard = self.shard(object);
-        self.is_missing_in(&shard, object)
+        // First without the lock of the shard, which requests need: the disk may be slow.
+        self.durable.has(object) && self.has_no_name(object) && self.is_missing_in(&self.shard(object), object)
     }
 
     fn is_missing_in(&self, shard: &Shard, object: Fid) -> bool {
-        let is_not_found = |e: io::Error| e.kind() == io::ErrorKind::NotFound;
-        self.durable.has(object)
-            && !shard.contains(&object)
-            && self.disk.metadata(self.path(object)).is_err_and(is_not_found)
+        self.durable.has(object) && !shard.contains(&object) && self.has_no_name(object)
+    }
+
+    fn has_no_name(&self, object: Fid) -> bool {
+        self.disk.metadata(self.path(object)).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
     }
 
     /// Gives the file at `copy` the name of a lost object, which then exists again. Durable after
