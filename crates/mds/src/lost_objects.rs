@@ -1,9 +1,10 @@
 //! Lost objects of mirrored files are made again from another mirror.
 //!
 //! An OST reports objects that it knew to be durable, and that have no file. The MDT confirms those
-//! that the layout of a file has. If the mirror of the object is up to date, and another one is,
-//! too, the MDT reads the bytes from that one. It sends them to the OST, which writes them to a
-//! file beside the object. The OST then gives that file the object's name.
+//! that the layout of a file has. If it is certain that no layout has an object, it states that. If
+//! the mirror of the object is up to date, and another one is, too, the MDT reads the bytes from
+//! that one. It sends them to the OST, which writes them to a file beside the object. The OST then
+//! gives that file the object's name.
 //!
 //! Invariants:
 //! * mirrors that are up to date have the same bytes. A lost object does not change: writes to it
@@ -54,14 +55,15 @@ pub(crate) async fn run(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
 /// Confirms that an object is lost, and makes it again if another mirror has its bytes.
 ///
 /// # Errors
-/// ENOENT: the file is not known, or does not have the object. ENODATA: no usable mirror has all
+/// ENOENT: it is not certain whether a file has the object. ENODATA: no other mirror has all
 /// bytes. EUCLEAN: its mirror is stale. ESTALE: it is not lost, or its file changed during the
 /// copy. Others as the OSTs return them.
 async fn repair(mdt: &Mdt, osp: &Osp, lost: &Damaged) -> Result<()> {
-    let layout = mdt.layout_to_repair(lost.file)?.ok_or(Errno::ENOENT)?;
-    if !layout.all_objects().any(|stripe| (stripe.ost, stripe.object) == (osp.index, lost.object)) {
-        return Err(Errno::ENOENT);
-    }
+    let has_it =
+        |layout: &Layout| layout.all_objects().any(|stripe| (stripe.ost, stripe.object) == (osp.index, lost.object));
+    let Some(layout) = mdt.layout_to_repair(lost.file)?.filter(has_it) else {
+        return state_unknown(mdt, osp, lost).await;
+    };
     step(mdt, osp, lost.object, Recreate::Confirm, Bulk::new()).await?;
     let (mirror, stripe) = layout.find_object(osp.index, lost.object).ok_or(Errno::ENODATA)?;
     let target = layout.mirrors().get(mirror).ok_or(Errno::ENODATA)?;
@@ -81,6 +83,20 @@ async fn repair(mdt: &Mdt, osp: &Osp, lost: &Damaged) -> Result<()> {
         }
     }
     Err(failed)
+}
+
+/// States to an OST that no layout has an object, if that is certain. Otherwise the OST would take
+/// lost bytes for a hole.
+///
+/// # Errors
+/// ENOENT: it is not certain. Others as the OST returns them.
+async fn state_unknown(mdt: &Mdt, osp: &Osp, lost: &Damaged) -> Result<()> {
+    // A swap gives objects new names before a layout has these.
+    let _turn = mdt.relayouts.turn(lost.file).await;
+    if !mdt.belongs_to_no_file(lost.file, (osp.index, lost.object)).await? {
+        return Err(Errno::ENOENT);
+    }
+    step(mdt, osp, lost.object, Recreate::Unknown { file: lost.file }, Bulk::new()).await
 }
 
 /// Sends a step to the OST of a lost object.

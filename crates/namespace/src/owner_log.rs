@@ -42,6 +42,16 @@ impl<S: Store> Namespace<S> {
         Ok(files)
     }
 
+    /// Whether the owner log has durable entries that are not removed.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn has_owner_changes(&self) -> Result<bool, StoreError> {
+        let tables = &self.tables;
+        let first = fids_after(tables.store(), key::OWNERS, Fid::ZERO, 1, |key, _| Ok(!tables.raw_deleted(key)))?;
+        Ok(!first.is_empty())
+    }
+
     /// Removes files from the owner log with the next batch: all their OSTs know the owner that
     /// [`Namespace::charged`] returned after [`Namespace::owner_changes`]. A file that was logged
     /// again meanwhile remains.

@@ -147,7 +147,8 @@ fn recreate(object: Fid, step: &Recreate, bulk_len: usize) -> Result<()> {
         Recreate::End { mtime, .. } if mtime.nsec >= NSEC_PER_SEC => Err(Errno::EINVAL),
         Recreate::Write { at, .. } => changes(object, *at, bulk_len as u64),
         Recreate::Begin { size, .. } => changes(object, 0, *size),
-        Recreate::Confirm | Recreate::End { .. } | Recreate::Abort { .. } => named(object),
+        Recreate::Unknown { file } if file.is_zero() => Err(Errno::EINVAL),
+        Recreate::Confirm | Recreate::Unknown { .. } | Recreate::End { .. } | Recreate::Abort { .. } => named(object),
     }
 }
 
@@ -279,6 +280,8 @@ mod tests {
         assert_eq!((begin(OBJECT_SIZE_MAX + 1), write(OBJECT_SIZE_MAX, 1)), (Err(Errno::EFBIG), Err(Errno::EFBIG)));
         assert_eq!((write(u64::MAX, 1), end(NSEC_PER_SEC)), (Err(Errno::EFBIG), Err(Errno::EINVAL)));
         assert_eq!((write(0, 0), step(Recreate::Confirm, 1)), (Err(Errno::EPROTO), Err(Errno::EPROTO)));
+        let unknown = |file| step(Recreate::Unknown { file }, 0);
+        assert_eq!((unknown(OBJECT), unknown(Fid::ZERO)), (Ok(()), Err(Errno::EINVAL)));
         let invalid = Request::Recreate { object: Fid::ZERO, step: Recreate::Confirm };
         assert_eq!(request(&invalid, 0), Err(Errno::EINVAL));
     }

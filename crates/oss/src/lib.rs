@@ -10,6 +10,8 @@
 //! DIR/O/<seq>/d<n>/<oid>   objects
 //! DIR/owners/<seq>         files and owners of objects, for quotas
 //! DIR/C/<seq>:<oid>        markers of sealed objects, which no client may use any more
+//! DIR/durable/<seq>        which objects were durable once, so that a lost one is noticed
+//! DIR/copies/<number>      the copy of a lost object; deleted at each start
 //! ```
 //!
 //! * [`store`]: that directory, and one module for each operation on its objects;

@@ -2,7 +2,7 @@
 //!
 //! A task counts all objects, in small steps. Until it has ended, no limit applies. Then it counts
 //! objects again that have changed, every [`INTERVAL`], and looks for objects without an owner if
-//! there were too many.
+//! there were too many. Each round also ends an idle copy of a lost object.
 
 use std::{sync::Weak, time::Duration};
 
@@ -60,7 +60,10 @@ impl Ost {
             warn!("{}: cannot look for objects without an owner: {errno}; nobody is charged for them", self.name);
         }
         let Some(_pass) = self.gate.enter() else { return };
-        self.perhaps_blocking(true, || self.store.recount_changed());
+        self.perhaps_blocking(true, || {
+            self.store.recount_changed();
+            self.store.abort_idle_copy();
+        });
         if round % REPORT_ROUNDS == REPORT_ROUNDS - 1 {
             accounting.report_again();
         }

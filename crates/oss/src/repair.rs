@@ -80,13 +80,22 @@ impl Ost {
     /// Makes a step in which a lost object is made again.
     ///
     /// # Errors
-    /// ENOSPC: the remaining space is granted to clients. Others as [`Store::confirm_lost`],
-    /// [`Store::begin_copy`], [`Store::write_copy`] and [`Store::end_copy`].
+    /// ENOSPC: the remaining space is granted to clients. ENOTCONN: the client has disconnected.
+    /// Others as [`Store::confirm_lost`], [`Store::forget_lost`], [`Store::begin_copy`],
+    /// [`Store::write_copy`] and [`Store::end_copy`].
     pub(crate) async fn recreate(&self, export: &Export, object: Fid, step: Recreate, bytes: &Bulk) -> Result<()> {
         let store = &self.store;
         match step {
             Recreate::Confirm => self.perhaps_blocking(true, || store.confirm_lost(object)),
-            Recreate::Begin { copy, size } => self.perhaps_blocking(true, || store.begin_copy(object, copy, size)),
+            Recreate::Unknown { file } => self.perhaps_blocking(true, || store.forget_lost(object, file)),
+            Recreate::Begin { copy, size } => {
+                self.perhaps_blocking(true, || store.begin_copy(object, copy, size, export.id()))?;
+                if export.is_ended() {
+                    store.abort_copy_of(export.id()); // the server will not report that again
+                    return Err(Errno::ENOTCONN);
+                }
+                Ok(())
+            }
             Recreate::Write { copy, at } => {
                 let parts = [Part { object, offset: at, len: bytes.len() as u32 }];
                 let _space = self.reserve_for_write(export, &parts, 0)?;

@@ -60,6 +60,7 @@ impl Service<sheen_wire::Ost> for Ost {
         self.locks.lockd().disconnected(export);
         self.release_grant(export);
         self.quota_disconnected(export);
+        self.store.abort_copy_of(export.id());
         self.export_stats.disconnected(export);
     }
 

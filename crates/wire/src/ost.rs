@@ -76,8 +76,15 @@ pub struct Damaged {
 pub enum Recreate {
     /// The layout of a file has the object. The OST lists it as lost.
     Confirm,
+    /// No layout has the object. If it has no file on the OST either, it was removed and is not
+    /// lost. ESTALE: it has one, or the OST knows that it belongs to another file.
+    Unknown {
+        /// Its file, as the OST has reported.
+        file: Fid,
+    },
     /// Begins a copy of `size` bytes, all of them zeros. Discards the former copy of any object.
-    /// Does nothing if this copy has begun.
+    /// Does nothing if this copy has begun. EEXIST: another copy has the number. The copy ends if
+    /// the MDT disconnects, or makes no step for long.
     Begin {
         /// Its number.
         copy: u64,

@@ -165,6 +165,28 @@ impl Mdt {
         charged
     }
 
+    /// Whether no file certainly has an object (OST and name) that belonged to `file` as far as the
+    /// OST knows. If another layout has it, the OST has learned that since.
+    ///
+    /// # Errors
+    /// EIO: the store cannot be read, or a commit fails. ESHUTDOWN: the MDT stops.
+    pub(crate) async fn belongs_to_no_file(&self, file: Fid, object: (u32, Fid)) -> Result<bool> {
+        let charged = self.charged(&mut self.core.lock(), file)?;
+        // Without any object, the layout may be one that does not decode.
+        let may_have = |objects: &[(u32, Fid)]| objects.is_empty() || objects.contains(&object);
+        if file.is_zero() || charged.is_some_and(|(_, objects)| may_have(&objects)) {
+            return Ok(false);
+        }
+        // The object may have passed to another layout before. Once that is durable, it is in the
+        // owner log until the OST knows the other file.
+        self.sync(None).await?;
+        let has_changes = self.core.lock().ns.has_owner_changes();
+        has_changes.map(|has| !has).map_err(|fault| {
+            self.store_failed("reading the owner log", &fault);
+            Errno::EIO
+        })
+    }
+
     /// Returns the owners of objects of an OST, which it reports with their files. Objects that do
     /// not belong to these files are charged to the superuser: a client must not charge others.
     fn owners_of(&self, ost: u32, objects: &[(Fid, Fid)]) -> Result<Owners> {

@@ -105,17 +105,21 @@ fn copy_of_a_mirror_that_changes_meanwhile_is_aborted() {
 }
 
 #[test]
-fn object_that_no_layout_has_is_not_confirmed_as_lost() {
+fn object_that_no_layout_has_is_stated_as_unknown() {
     with_host(4, config(), async |_, rt, host| {
         let f = Mirrored::new(&host).await;
-        let other = Fid::new(f.objects[0].object.seq, u32::MAX);
-        for file in [f.file, Fid::ZERO] {
-            f.ost(0).quota.report(Damaged { object: other, file, block: DamagedBlock::WHOLE });
+        let object = |n| Fid::new(f.objects[0].object.seq, u32::MAX - n);
+        let removed = Fid::new(f.file.seq, u32::MAX);
+        for (n, file) in (0..).zip([f.file, removed, Fid::ZERO]) {
+            f.ost(0).quota.report(Damaged { object: object(n), file, block: DamagedBlock::WHOLE });
         }
         f.report_lost(0);
-        until(&rt, || f.steps(0).len() == 4).await;
+        let steps = |n| f.ost(0).recreated(object(n));
+        until(&rt, || f.steps(0).len() == 4 && !steps(0).is_empty() && !steps(1).is_empty()).await;
         f.client.a_while().await;
-        assert!(f.ost(0).recreated(other).is_empty());
+        assert_eq!(steps(0), [Recreate::Unknown { file: f.file }]);
+        assert_eq!(steps(1), [Recreate::Unknown { file: removed }]);
+        assert!(steps(2).is_empty(), "a file may have it");
     });
 }
 

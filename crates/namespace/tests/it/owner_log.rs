@@ -70,8 +70,11 @@ fn chown_and_project_log_regular_files_with_a_layout() {
         chown(&mut fs, fid, 5);
     }
     assert_eq!(fs.ns.owner_changes(Fid::ZERO, 10).unwrap(), [], "nothing is durable yet");
+    assert!(!fs.ns.has_owner_changes().unwrap());
     assert_eq!(logged(&mut fs), [f]);
+    assert!(fs.ns.has_owner_changes().unwrap());
     fs.ns.owners_sent(&[f]);
+    assert!(!fs.ns.has_owner_changes().unwrap());
     assert_eq!(fs.ns.owner_changes(Fid::ZERO, 10).unwrap(), []);
     assert_eq!(logged(&mut fs), []);
 

@@ -13,6 +13,9 @@ use sheen_wire::{Fid, Result};
 
 use super::Store;
 
+/// Lost objects whose bits are cleared at a time.
+const LOST_AT_ONCE: usize = 1024;
+
 impl Store {
     /// Removes `objects`.
     ///
@@ -52,6 +55,14 @@ impl Store {
             }
             self.files.settle(dir).await?;
         }
+        // Lost objects have no file. A new object of such a name is not lost.
+        let lost = || self.files.durable().in_range(seq, first, last, LOST_AT_ONCE);
+        let mut objects = lost();
+        while !objects.is_empty() {
+            objects.into_iter().try_for_each(|object| self.files.remove(object))?;
+            objects = lost();
+        }
+        self.files.durable().sync(seq).await?;
         // The MDT may name other objects so. An owner may be known of one that never existed.
         Ok(self.files.clear_owners(seq, first, last).await?)
     }

@@ -6,7 +6,9 @@
 //! * a bit is set after a sync of everything that was made before. So a power failure loses no
 //!   object that has a bit;
 //! * it is cleared before the object is removed. A power failure can undo this. Only a replay uses
-//!   the object's name then, and does not take the object for lost;
+//!   the object's name then, and does not take the object for lost. If the MDT knows that no layout
+//!   has the object, the bit is cleared again;
+//! * the bits of a range that was destroyed are cleared durably, because its names are used again;
 //! * an object that exists may have no bit: it is new, or older than this index. The scrub adds it.
 //!
 //! Objects of files on an MDT have no bits.
@@ -166,6 +168,7 @@ impl DurableObjects {
     pub fn remove(&self, object: Fid) -> io::Result<()> {
         let mut state = self.state.lock();
         state.recent.remove(&object);
+        state.reported.remove(&object);
         if state.syncs > 0 {
             state.removed.insert(object);
         }
@@ -265,12 +268,36 @@ impl DurableObjects {
         Some((*number, page.clone()))
     }
 
+    /// Returns at most `max` objects of a sequence that have a bit, with `first <= oid <= last`.
+    pub fn in_range(&self, seq: u64, first: u32, last: u32, max: usize) -> Vec<Fid> {
+        let state = self.state.lock();
+        let Some(sequence) = state.sequences.get(&seq) else { return Vec::new() };
+        let pages = sequence.pages.range(first / BITS..=last / BITS);
+        let oids = pages.flat_map(|(number, page)| oids_of(*number, page));
+        oids.filter(|oid| (first..=last).contains(oid)).map(|oid| Fid::new(seq, oid)).take(max).collect()
+    }
+
+    /// Makes the bits of a sequence durable as they are now.
+    ///
+    /// # Errors
+    /// Errors of the local file system.
+    pub async fn sync(&self, seq: u64) -> io::Result<()> {
+        match self.disk.open(self.path(seq), OpenOptions::READ_WRITE) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            file => file?.sync_data().await,
+        }
+    }
+
+    fn path(&self, seq: u64) -> PathBuf {
+        self.dir.join(format!("{seq:x}"))
+    }
+
     /// Returns the file of a sequence's bits.
     fn file<'a>(&self, seq: u64, known: &'a mut Option<File>) -> io::Result<&'a File> {
         if let Some(file) = known {
             return Ok(file);
         }
-        let path = self.dir.join(format!("{seq:x}"));
+        let path = self.path(seq);
         let file = match self.disk.open(&path, OpenOptions::CREATE) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 self.disk.create_dir_all(&self.dir)?;
@@ -319,6 +346,9 @@ mod tests {
                 let after = |object: &Fid| index.in_dir(dir, *object).collect::<Vec<Fid>>();
                 assert!(found.iter().zip(1usize..).all(|(object, next)| after(object) == expected[next..]));
             }
+            assert_eq!(index.in_range(all[0].seq, 7, 5 * BITS, 100), all[1..5]);
+            assert_eq!(index.in_range(all[0].seq, 8, u32::MAX, 2), all[2..4]);
+            assert!(index.in_range(all[0].seq + 1, 0, u32::MAX, 1).is_empty());
             assert!(index.after(all[5], 100).is_empty() && index.after(object(u32::MAX), 100).is_empty());
             index.remove(all[1]).unwrap();
             index.remove(all[5]).unwrap();

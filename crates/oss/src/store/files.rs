@@ -51,6 +51,7 @@ use super::{
 
 mod charging;
 mod lost;
+mod not_lost;
 mod open_charge;
 
 use open_charge::OpenCharge;

@@ -40,16 +40,30 @@ impl Store {
         Ok(())
     }
 
-    /// Begins a copy of a lost object. It has `size` bytes, all of them zeros. Discards the former
-    /// copy. Does nothing if the copy has begun.
+    /// Records that no layout has an object without a file, which therefore is not lost. `file`:
+    /// the file whose layout does not have it.
     ///
     /// # Errors
-    /// ESTALE: the object is not lost. MOVED: it is sealed. Errors of the local file system.
-    pub fn begin_copy(&self, object: Fid, copy: u64, size: u64) -> Result<()> {
+    /// ESTALE: the object has a file here, or belongs to another file by now. Errors of the local
+    /// file system.
+    pub fn forget_lost(&self, object: Fid, file: Fid) -> Result<()> {
+        self.files.check_root()?;
+        self.files.forget_missing(object, file)?;
+        self.damaged.remove(&[(object, DamagedBlock::WHOLE)]);
+        Ok(())
+    }
+
+    /// Begins a copy of a lost object for an export. It has `size` bytes, all of them zeros.
+    /// Discards the former copy. If the copy has begun, it only passes to the export.
+    ///
+    /// # Errors
+    /// ESTALE: the object is not lost. MOVED: it is sealed. EEXIST: a copy in use has the number.
+    /// Errors of the local file system.
+    pub fn begin_copy(&self, object: Fid, copy: u64, size: u64, export: u64) -> Result<()> {
         self.check_unsealed([object])?;
         self.check_lost(object)?;
         self.files.check_root()?;
-        Ok(self.staging.begin(object, copy, size)?)
+        Ok(self.staging.begin(object, copy, size, export)?)
     }
 
     /// Writes bytes to offset `at` of a copy.
@@ -63,6 +77,18 @@ impl Store {
     /// Discards a copy, if it exists.
     pub fn abort_copy(&self, object: Fid, copy: u64) {
         drop(self.staging.take(object, copy));
+    }
+
+    /// Discards the copy that this export began.
+    pub fn abort_copy_of(&self, export: u64) {
+        if let Some(copy) = self.staging.take_of(export) {
+            self.rt.block_in_place(|| drop(copy));
+        }
+    }
+
+    /// Discards a copy that no request has used for long.
+    pub fn abort_idle_copy(&self) {
+        drop(self.staging.take_idle());
     }
 
     /// Makes a complete copy the object. `mtime`: time of the object's last change.

@@ -144,6 +144,51 @@ fn scrub_asks_about_all_missing_objects_although_few_can_wait() {
     }
     assert!(asked.into_iter().eq((1..=COUNT).map(fid)));
     process.wait_for(|| has("status: completed\n").then_some(()));
+}
+
+#[test]
+fn missing_object_that_no_layout_has_is_not_lost() {
+    let (process, ost) = with_lost_object();
+    let (mdt, store) = (Caller::local(&process, &ost, "mdt"), ost.store());
+    assert_eq!(read(&mdt).err(), Some(Errno::EIO));
+    let unknown = |file| step(&mdt, Recreate::Unknown { file }, b"");
+    assert_eq!(unknown(Fid::new(FILE.seq, 6)), Err(Errno::ESTALE), "the OST knows another file of it");
+    assert_eq!((store.damage().len(), read(&mdt).err()), (1, Some(Errno::EIO)));
+    assert_eq!(unknown(FILE), Ok(()));
+    assert!(store.damage().is_empty() && store.suspect_lost(Fid::ZERO, 100).is_none());
+    mdt.write(OBJECT, 0, b"new");
+    mdt.call(Request::Sync { objects: vec![] });
+    assert_eq!(unknown(FILE), Err(Errno::ESTALE), "it exists");
+    assert_eq!(mdt.read(OBJECT), b"new");
+    process.run(ost.stop());
+}
+
+#[test]
+fn name_of_a_lost_object_in_a_destroyed_range_is_free() {
+    let (process, ost) = with_lost_object();
+    let (mdt, store) = (Caller::local(&process, &ost, "mdt"), ost.store());
+    let range = |first, last| mdt.call(Request::DestroyRange { seq: OBJECT.seq, first, last });
+    range(OBJECT.oid + 1, u32::MAX);
+    assert_eq!(read(&mdt).err(), Some(Errno::EIO));
+    range(0, OBJECT.oid);
+    assert!(store.damage().is_empty() && store.suspect_lost(Fid::ZERO, 100).is_none());
+    mdt.write(OBJECT, 0, b"new");
+    assert_eq!(mdt.read(OBJECT), b"new");
+    process.run(ost.stop());
+}
+
+#[test]
+fn copy_ends_when_the_mdt_that_began_it_disconnects() {
+    let (process, ost) = with_lost_object();
+    let (mdt, other) = (Caller::local(&process, &ost, "mdt"), Caller::local(&process, &ost, "other"));
+    assert_eq!(begin(&mdt, 1), Ok(()));
+    let copies = || process.net.rt().disk().read_dir(process.dir.join("ost/copies")).unwrap().len();
+    other.call(Request::StatFs);
+    drop(other);
+    process.sleep(MOMENT);
+    assert_eq!(copies(), 1);
+    drop(mdt);
+    process.wait_for(|| (copies() == 0).then_some(()));
     process.run(ost.stop());
 }
 
