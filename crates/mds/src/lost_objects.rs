@@ -19,8 +19,8 @@
 //! * a mirror that begins on the MDT is no source;
 //! * no lock is needed, and the file can be used meanwhile. Reads use the other mirror;
 //! * lost objects of an OST are made again one after the other. They have a task of their own, so
-//!   damaged blocks do not wait for a copy. A copy reads no long holes, and ends early if the layout
-//!   changes.
+//!   damaged blocks do not wait for a copy. A copy reads no long holes, and ends early if the
+//!   layout changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -139,6 +139,7 @@ fn idle_user_is_deregistered_while_gc_is_on() {
         host.mkdir("a").await.unwrap();
         host.ask(Request::Sync { fid: None }).await.unwrap();
         assert!(host.param(USERS).contains("\ncl1 "));
+        rt.sleep(Duration::from_secs(20)).await;
         set(&host, "mdd.*.changelog_gc", "1");
         host.mkdir("b").await.unwrap();
         until(&rt, || !host.param(USERS).contains("\ncl1 ")).await;

@@ -97,8 +97,8 @@ impl Store {
         DamageReport { damaged_now: damaged.len(), damaged: shown, repaired, last_repaired }
     }
 
-    /// Lets the MDT be asked about an object if it was durable once, and has no file. Returns `false`
-    /// if that has to wait, because too many others wait for the MDT.
+    /// Lets the MDT be asked about an object if it was durable once, and has no file. Returns
+    /// `false` if that has to wait, because too many others wait for the MDT.
     pub fn suspect(&self, object: Fid) -> bool {
         if !self.files.is_missing(object) {
             return true;

@@ -230,21 +230,6 @@ impl DurableObjects {
         self.state.lock().reported.remove(&object);
     }
 
-    /// Returns at most `max` objects that have a bit and follow `after`; [`Fid::ZERO`]: the first
-    /// ones.
-    pub fn after(&self, after: Fid, max: usize) -> Vec<Fid> {
-        let state = self.state.lock();
-        let mut sequences: Vec<_> = state.sequences.iter().filter(|(seq, _)| **seq >= after.seq).collect();
-        sequences.sort_unstable_by_key(|(seq, _)| **seq);
-        let objects = sequences.into_iter().flat_map(|(seq, sequence)| {
-            let first = if *seq == after.seq { u64::from(after.oid) + 1 } else { 0 };
-            let pages = sequence.pages.range((first / u64::from(BITS)) as u32..);
-            let oids = pages.flat_map(|(number, page)| oids_of(*number, page));
-            oids.filter(move |oid| u64::from(*oid) >= first).map(move |oid| Fid::new(*seq, oid))
-        });
-        objects.take(max).collect()
-    }
-
     /// Returns the sequences that may have bits, in ascending order.
     pub fn sequences(&self) -> Vec<u64> {
         let mut sequences: Vec<u64> = self.state.lock().sequences.keys().copied().collect();
@@ -336,8 +321,6 @@ mod tests {
             assert!(all.iter().all(|object| index.has(*object)));
             assert!([0, 2, 3, 9, 6 * BITS].map(object).iter().all(|object| !index.has(*object)));
             assert!(!index.has(Fid::new(0x2_8000_0402, 1)));
-            assert_eq!(index.after(Fid::ZERO, 100), all);
-            assert_eq!(index.after(all[1], 2), [all[2], all[3]]);
             assert_eq!(index.sequences(), [0x2_8000_0401]);
             for dir in Dir::all(0x2_8000_0401) {
                 let expected: Vec<Fid> = all.into_iter().filter(|object| Dir::of(*object) == dir).collect();
@@ -349,7 +332,6 @@ mod tests {
             assert_eq!(index.in_range(all[0].seq, 7, 5 * BITS, 100), all[1..5]);
             assert_eq!(index.in_range(all[0].seq, 8, u32::MAX, 2), all[2..4]);
             assert!(index.in_range(all[0].seq + 1, 0, u32::MAX, 1).is_empty());
-            assert!(index.after(all[5], 100).is_empty() && index.after(object(u32::MAX), 100).is_empty());
             index.remove(all[1]).unwrap();
             index.remove(all[5]).unwrap();
             assert_eq!(all.map(|object| index.has(object)), [true, false, true, true, true, false]);

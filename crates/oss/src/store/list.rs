@@ -47,8 +47,8 @@ impl Store {
     }
 
     /// Returns at most `max` objects of `dir` that follow `after` ([`Fid::ZERO`]: from the first
-    /// on), were durable once, and have no name there. An object that was made meanwhile may be among
-    /// them.
+    /// on), were durable once, and have no name there. An object that was made meanwhile may be
+    /// among them.
     ///
     /// # Errors
     /// Errors of the local file system.

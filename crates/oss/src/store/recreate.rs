@@ -18,18 +18,6 @@ use tracing::info;
 use super::{Store, damage_report::name, staging::Copied};
 
 impl Store {
-    /// Lets the MDT be asked about objects that were durable once, and have no file: for the first
-    /// `max` objects after `after` ([`Fid::ZERO`]: from the first on). Returns the last of them.
-    /// `None`: there are no more.
-    pub fn suspect_lost(&self, after: Fid, max: usize) -> Option<Fid> {
-        let objects = self.files.durable().after(after, max);
-        let lost = objects.iter().filter(|object| self.files.is_missing(**object));
-        if lost.filter(|object| self.damaged.suspect(**object)).count() > 0 {
-            self.accounting().needs.notify_waiters();
-        }
-        objects.last().copied()
-    }
-
     /// Lists an object as lost that the layout of a file has.
     ///
     /// # Errors

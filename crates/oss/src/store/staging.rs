@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_beginning_leaves_the_file_that_became_the_object() {
+    fn repeated_begin_leaves_the_file_that_became_the_object() {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
         let (disk, bytes) = (rt.disk(), Bulk::from(Bytes::from_static(b"data")));
         disk.create_dir_all("/ost").unwrap();

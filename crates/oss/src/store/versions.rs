@@ -83,8 +83,8 @@ struct Closed {
     reported: LruCache<Fid, u64, FxBuildHasher>,
     /// The versions of the others. An entry counts as long as requests use the version.
     in_use: FxHashMap<Fid, Weak<ObjectVersion>>,
-    /// Number of `in_use` from which entries that do not count are removed: twice as many as counted
-    /// at the last time. So each addition costs the same on average.
+    /// Number of `in_use` from which entries that do not count are removed: twice as many as
+    /// counted at the last time. So each addition costs the same on average.
     sweep_at: usize,
 }
 
@@ -199,8 +199,8 @@ impl Versions {
         version.number()
     }
 
-    /// Ends a change that [`ObjectVersion::begin_change`] announced: gives the object a new version.
-    /// Called also if the change failed, because it may have been done in part.
+    /// Ends a change that [`ObjectVersion::begin_change`] announced: gives the object a new
+    /// version. Called also if the change failed, because it may have been done in part.
     pub fn changed(&self, version: &ObjectVersion) {
         version.number.store(self.next(), SeqCst);
         version.changing.fetch_sub(1, SeqCst);

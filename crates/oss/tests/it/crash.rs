@@ -176,7 +176,7 @@ fn copy_of_a_lost_object_survives_a_crash_only_if_it_has_ended() {
             }
             let store = open(&rt).await;
             for oid in [1, 2] {
-                store.begin_copy(fid(oid), oid, DATA.len() as u64).unwrap();
+                store.begin_copy(fid(oid), oid, DATA.len() as u64, 1).unwrap();
                 store.write_copy(fid(oid), oid, 0, &bytes).unwrap();
                 if oid == 1 {
                     store.end_copy(fid(oid), oid, Time::default()).await.unwrap();
