@@ -39,12 +39,12 @@ const MASKS: &[(&str, &str)] = &[
     (r"\d+\.\d+\.\d+\.\d+(:\d+)?@tcp\b", "<nid>"),
     // lfs find: times as ctime(3) has them and in seconds.
     (
-        r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d \d{4}\b",
+        r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)  ?\d?\d \d\d:\d\d:\d\d \d{4}\b",
         "<ctime>",
     ),
     (r"\b1[78]\d{8}\b", "<seconds>"),
     // ls -l, ls -i, stat, dd.
-    (r"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d  ?\d\d:?\d\d\b", "<date>"),
+    (r"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)  ?\d?\d  ?\d\d:?\d\d\b", "<date>"),
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{9} \+0000", "<time>"),
     (r"(?m)^\d+ (-rw|drw)", "<inode> ${1}"),
     (r"(?m)^(Device: )\S+(\s+Inode: )\d+ +", "${1}<device>${2}<inode> "),
@@ -236,7 +236,9 @@ mod tests {
         assert_eq!(mask(&format!("{composite}0123\n")), format!("{composite}<parts>\n"));
         let lov = "d00bd10b0100000002000000000000000204000002000000000040000200ffff010400c00200000002000000000000000000000003000000010400c00200000002000000000000000000000000000000";
         assert_eq!(mask(lov), "d00bd10b01000000 <fid> 00004000 0200 ffff <object> 00000000 +0 <object> 00000000 +1");
-        assert_eq!(mask("12 Nov 21 19:43 f"), "12 <date> f");
+        for date in ["Nov 21 19:43", "Dec  1 00:16", "Dec 1 00:16", "Dec  1  2026"] {
+            assert_eq!(mask(&format!("12 {date} f")), "12 <date> f");
+        }
         let full = |count: &str, bytes: &str| {
             mask(&format!("dd: No space left on device\n{count}+0 records out\n{bytes} copied, 1 s, 1 MB/s"))
         };
