@@ -24,8 +24,9 @@ impl Ost {
     /// # Errors
     /// Errors of the local file system.
     pub(crate) async fn commit(&self) -> Result<()> {
-        let wanted = self.commits.last();
         self.recovery.replayed().await;
+        // Including the replayed changes, which clients retain until they are committed.
+        let wanted = self.commits.last();
         let _turn = self.commits.turn.lock().await;
         if self.store.committed() >= wanted {
             return Ok(());

@@ -186,6 +186,9 @@ impl Ost {
             Request::Destroy { objects } => {
                 self.revoke(export, &objects).await?;
                 self.store.destroy(&objects).await?;
+                // Until then, clients may replay changes that create the objects again. If this OST
+                // fails before, its next life does not know of the removal.
+                self.locks.unless_disconnected(export, self.recovery.ended()).await?;
                 self.settle(&objects).await?;
                 Reply::Ok
             }

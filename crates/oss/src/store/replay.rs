@@ -24,12 +24,12 @@ impl Store {
         let mut changed = BTreeSet::new();
         let mut one = |object: Fid, make: &dyn Fn() -> Result<()>| {
             let has_new_name = self.is_sealed(object) && self.follow(&[object]) != Err(Errno::MOVED);
-            if has_new_name || is_destroyed(object) {
+            if has_new_name {
                 return Ok(());
             }
-            // Also if it was destroyed: the next destroy is answered when no client replays this.
+            // Also if it was destroyed: the destroy is answered when no client replays this.
             changed.insert(object);
-            if self.files.is_missing(object) {
+            if is_destroyed(object) || self.files.is_missing(object) {
                 return Ok(());
             }
             match make() {

@@ -104,6 +104,18 @@ fn ost_in_recovery_unseals_objects_and_refuses_to_seal_or_link_them() {
     s.process.run(s.ost.stop());
 }
 
+/// If the OST failed again before, a client would replay a change that creates the object.
+#[test]
+fn removal_of_an_object_is_answered_after_the_recovery() {
+    let s = Setup::new();
+    let mdt = Caller::local(&s.process, &s.ost, "mdt");
+    let removal = mdt.begin(Request::Destroy { objects: vec![OBJECT] }, Bytes::new());
+    s.process.still_waits(&removal);
+    s.ost.abort_recovery();
+    assert!(matches!(mdt.end(removal), Ok(Reply::Ok)));
+    s.process.run(s.ost.stop());
+}
+
 /// A client waits for the replay of another one, and a third one for the end of the recovery.
 #[test]
 fn ost_stops_at_once_in_recovery() {
