@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-/// Replies stored for one client: twice the largest number of requests in flight (256). Replies
-/// leave a server in the order in which they were finished, except for those being sent. So the
-/// replies that a client may not have received are among the youngest 256. The other 256 are for
+/// Replies stored for one client: more than twice the largest number of requests in flight (584).
+/// Replies leave a server in the order in which they were finished, except for those being sent. So
+/// the replies that a client may not have received are among the youngest 584. The others are for
 /// those being sent.
-pub const REPLIES_PER_CLIENT_MAX: usize = 512;
+pub const REPLIES_PER_CLIENT_MAX: usize = 1280;
 /// Maximum clients remembered by one target.
 pub const CLIENTS_MAX: usize = 16384;
 

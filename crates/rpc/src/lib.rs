@@ -47,7 +47,7 @@ pub use export_stats::ExportStats;
 pub use gate::{Gate, Pass};
 pub use import::{
     Cause, ConnectError, Import, ImportConfig, ImportParams, ImportRequest, ImportState, Miss, PATIENT_IN_FLIGHT_MAX,
-    Preparation, RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, RetainedBudget, RetainedChange, URGENT_IN_FLIGHT_MAX,
+    Preparation, RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, RetainedBudget, RetainedChange, URGENT_BEYOND,
 };
 pub use selftest::SelftestService;
 pub use selftest_connection::SelftestConnection;

@@ -55,8 +55,8 @@ impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
             // The most that an import may have under way, and a ping.
-            requests_in_flight_max: crate::RPCS_IN_FLIGHT_LIMIT
-                + crate::URGENT_IN_FLIGHT_MAX
+            requests_in_flight_max: 2 * crate::RPCS_IN_FLIGHT_LIMIT
+                + crate::URGENT_BEYOND
                 + crate::PATIENT_IN_FLIGHT_MAX
                 + 1,
             // Twice what a client sends by default (8 requests of 4 MiB).

@@ -116,7 +116,15 @@ pub fn register_ost(params: &Params, ost: &Arc<Ost>, client_uuid: &str, rt: &Rt)
     let dir = osc_dir(osc);
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     let import = |osc: &Osc| osc.import().clone();
-    put("max_rpcs_in_flight", rpcs_in_flight(osc, import));
+    let (get, set) = (Arc::downgrade(ost), Arc::downgrade(ost));
+    put(
+        "max_rpcs_in_flight",
+        Param::u64(
+            1..=RPCS_IN_FLIGHT_LIMIT as u64,
+            move || get.upgrade().map_or(0, |ost| ost.osc.import().max_rpcs_in_flight() as u64),
+            move |n| set.upgrade().ok_or(Errno::ENODEV)?.writeback.set_max_rpcs_in_flight(n as usize),
+        ),
+    );
     put("checksums", checksums(osc, import));
     put("import", text(osc, |osc| ImportView::of(osc.import(), osc.name(), osc.active()).text()));
     register_import(params, &dir, osc, import, rt);
@@ -380,11 +388,6 @@ fn setting<T: Send + Sync + 'static, P: Protocol>(
         move || read.upgrade().map_or(0, |o| get(&import(&o))),
         move |v| write.upgrade().map_or(Err(Errno::ENODEV), |o| set(&import(&o), v)),
     )
-}
-
-fn rpcs_in_flight<T: Send + Sync + 'static, P: Protocol>(owner: &Arc<T>, import: fn(&T) -> Arc<Import<P>>) -> Param {
-    let set = |i: &Import<P>, v| i.set_max_rpcs_in_flight(v as usize);
-    setting(owner, RPCS_IN_FLIGHT_LIMIT as u64, import, |i| i.max_rpcs_in_flight() as u64, set)
 }
 
 fn pages_per_rpc<T: Send + Sync + 'static, P: Protocol>(owner: &Arc<T>, import: fn(&T) -> Arc<Import<P>>) -> Param {

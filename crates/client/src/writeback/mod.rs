@@ -48,13 +48,13 @@ use std::{
 use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
-use sheen_rpc::{Awaited, BoxFuture, URGENT_IN_FLIGHT_MAX};
+use sheen_rpc::{Awaited, BoxFuture, Slots, URGENT_BEYOND};
 use sheen_rt::{Instant, Rt, operation};
 use sheen_wire::{
     Bulk, Errno, Fid, JobId, Time,
     ost::{Grant, ObjectAttr, PARTS_MAX, Part, Reply, Request},
 };
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use crate::{failure::Result, osc::Osc};
 pub use all_dirty::AllDirty;
@@ -72,13 +72,11 @@ pub const AGE: Duration = Duration::from_secs(1);
 pub const MAX_DIRTY_MB_DEFAULT: u64 = 64;
 /// Maximum of `max_dirty_mb`.
 pub const MAX_DIRTY_MB_LIMIT: u64 = 2048;
-/// Bytes of grant requested at a time.
+/// Bytes of grant requested at a time, at least.
 const GRANT_BYTES: u64 = 8 << 20;
-/// Maximum number of concurrent write requests with dirty data to one OST.
-const SENDS_MAX: usize = 8;
 /// Maximum number of concurrent writes of appends to one OST, whatever the limit of other requests.
-/// Beside [`SENDS_MAX`] others, one slot of urgent requests is left for cancels of locks.
-const APPENDS_MAX: usize = URGENT_IN_FLIGHT_MAX - SENDS_MAX - 1;
+/// Beside them and writes with dirty data, one slot of urgent requests is left for cancels of locks.
+const APPENDS_MAX: usize = URGENT_BEYOND - 1;
 /// Maximum number of runs of one object in one request.
 const RUNS_MAX: usize = PARTS_MAX / 2;
 /// Maximum number of files with a stored error.
@@ -109,7 +107,8 @@ pub struct Writeback {
     state: Mutex<State>,
     /// Signals that data was written or discarded.
     changed: Notify,
-    sends: Semaphore,
+    /// Write requests with dirty data: `max_rpcs_in_flight`.
+    sends: Slots,
     appends: Arc<Appends>,
 }
 
@@ -226,7 +225,7 @@ impl Writeback {
                 patterns: LruCache::with_hasher(PATTERNS_MAX, FxBuildHasher),
             }),
             changed: Notify::new(),
-            sends: Semaphore::new(SENDS_MAX),
+            sends: Slots::new(osc.import().max_rpcs_in_flight()),
             appends: Appends::new(APPENDS_MAX),
         })
     }
@@ -316,10 +315,12 @@ impl Writeback {
         enough
     }
 
-    /// Returns how much more grant to request, in bytes; 0 if there is enough.
+    /// Returns how much more grant to request, in bytes; 0 if there is enough. Each write requests
+    /// some, so a part of all requests in flight is enough. By default it is [`GRANT_BYTES`].
     pub fn want(&self) -> u64 {
-        let enough = self.max_dirty.load(Relaxed).min(GRANT_BYTES) / 2;
-        if self.state.lock().grant >= enough { 0 } else { GRANT_BYTES.min(self.max_dirty.load(Relaxed)) }
+        let in_flight = self.sends.limit() as u64 * self.max_bytes();
+        let wanted = (in_flight / 4).max(GRANT_BYTES).min(self.max_dirty.load(Relaxed));
+        if self.state.lock().grant >= wanted / 2 { 0 } else { wanted }
     }
 
     /// Adds space that the OST granted.
@@ -545,6 +546,16 @@ impl Writeback {
         self.state.lock().grant
     }
 
+    /// Sets the maximum number of requests in flight to this OST: `max_rpcs_in_flight`.
+    ///
+    /// # Errors
+    /// ERANGE unless it is 1 to `RPCS_IN_FLIGHT_LIMIT`.
+    pub fn set_max_rpcs_in_flight(&self, n: usize) -> sheen_wire::Result<()> {
+        self.osc.import().set_max_rpcs_in_flight(n)?;
+        self.sends.set_limit(n);
+        Ok(())
+    }
+
     /// Returns `max_dirty_mb`, in MiB.
     pub fn max_dirty_mb(&self) -> u64 {
         self.max_dirty.load(Relaxed) >> 20
@@ -643,8 +654,8 @@ impl Writeback {
     }
 
     async fn write(&self, file: Fid, parts: &[Part], bulk: &Bulk, used: u64, mtime: Time) -> Result<Changed> {
-        // The semaphore is never closed.
-        let _permit = self.sends.acquire().await.map_err(|_| Errno::ESHUTDOWN)?;
+        // The slots are never closed.
+        let _slot = self.sends.acquire().await?;
         loop {
             let grant = Grant { used, want: self.want() };
             let (parts, mtime) = (parts.to_vec(), Some(mtime));

@@ -576,6 +576,28 @@ fn writer_waits_at_max_dirty_mb() {
     });
 }
 
+#[test]
+fn flushes_in_flight_are_bounded_by_max_rpcs_in_flight() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        m.params.set("osc.*.max_pages_per_rpc", "1").unwrap();
+        m.world.state.lock().habits.hold = true;
+        let limit = |n: &str| m.params.set("osc.*.max_rpcs_in_flight", n).unwrap();
+        limit("2");
+        for i in 0..20 {
+            write(&m, &file, i * PIECE, &[i as u8; PIECE]).await;
+        }
+        for (at_a_time, sent) in [("2", 2), ("5", 5), ("3", 5), ("12", 12)] {
+            limit(at_a_time);
+            pause(&m, LONG).await;
+            assert_eq!(m.world.state.lock().habits.held, sent, "{at_a_time} at a time");
+        }
+        m.world.state.lock().habits.hold = false;
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert!(stored(&m) == (0..20).flat_map(|i| [i as u8; PIECE]).collect::<Vec<u8>>());
+    });
+}
+
 /// The OSTs together can have more dirty data than the memory has room for.
 #[test]
 fn dirty_data_of_all_osts_stays_below_half_of_the_memory() {

@@ -12,8 +12,8 @@
 //!
 //! * A write that is not buffered: `max_rpcs_in_flight`, and one request of the kernel at a time
 //!   for each open file. `max_pages_per_rpc` can only divide that request.
-//! * A buffered write: 8 requests, whatever `max_rpcs_in_flight`, and half of `max_dirty_mb`. A
-//!   request has up to `max_pages_per_rpc`, and not more than a grant.
+//! * A buffered write: `max_rpcs_in_flight`, and half of `max_dirty_mb`. A request has up to
+//!   `max_pages_per_rpc`, and not more than a grant.
 //! * A read: `max_rpcs_in_flight`, and the readahead window of each task. `max_pages_per_rpc` can
 //!   only divide the requests of the kernel.
 //!
@@ -29,10 +29,8 @@ use crate::predict::{
 const MIB: f64 = 1_048_576.0;
 /// Bytes of a page of `max_pages_per_rpc`.
 const PAGE_BYTES: f64 = 4096.0;
-/// Requests with buffered writes that a mount sends to an OST at a time: `SENDS_MAX` of the client.
-const BUFFERED_SENDS: f64 = 8.0;
-/// Bytes of grant that a mount requests at a time: `GRANT_BYTES` of the client. Larger requests
-/// would use up the grant before the replies renew it.
+/// Bytes of grant that a mount requests at a time, at least: `GRANT_BYTES` of the client. Larger
+/// requests could use up the grant before the replies renew it.
 const GRANT_BYTES: f64 = 8.0 * MIB;
 /// Bytes that the kernel requests at a time without a readahead window, or with a smaller one.
 pub const READ_AHEAD_MIN: u64 = 128 << 10;
@@ -126,7 +124,7 @@ impl Requests {
         let in_flight = match self.wanted {
             Some(wanted) => wanted.min(self.mounts * rpcs.in_flight as f64 * bytes),
             // A program that has filled the buffer waits until half of it is free.
-            None => self.mounts * (BUFFERED_SENDS * bytes).min(rpcs.dirty_mb as f64 * MIB / 2.0),
+            None => self.mounts * (rpcs.in_flight as f64 * bytes).min(rpcs.dirty_mb as f64 * MIB / 2.0),
         };
         in_flight / MIB / (link.round_trip + bytes / MIB / link.ost) / self.ost_part
     }
@@ -193,7 +191,9 @@ mod tests {
         assert_eq!(of(256, 64), 727, "8 requests of 1 MiB");
         assert_eq!(of(2048, 128), 3556, "64 MiB in 18 ms");
         assert_eq!(of(4096, 2048), of(2048, 128), "a grant is 8 MiB");
-        assert_eq!(rate(&requests, Rpcs { in_flight: 1, ..Rpcs::DEFAULT }), of(1024, 64));
+        assert_eq!(rate(&requests, Rpcs { in_flight: 1, ..Rpcs::DEFAULT }), 286, "4 MiB in 14 ms");
+        let more = Rpcs { in_flight: 32, pages: 256, dirty_mb: 64 };
+        assert_eq!(rate(&requests, more), 2909, "32 MiB in 11 ms");
         let small = Workload { size: MI, block: MI, ..job(1, 1, 65_536) };
         let small = Requests::of(Direction::Write, &small, &shape(1), 1, 4 * MI);
         assert_eq!(rate(&small, Rpcs::DEFAULT), 727, "the object has 1 MiB");

@@ -7,11 +7,12 @@ use sheen_wire::bulk::BULK_BYTES_MAX;
 
 use super::budget::RetainedBudget;
 
-/// Maximum number of requests of an import under way (Lustre's OBD_MAX_RIF_MAX is 512; a reply
-/// cache stores twice as many replies as this).
+/// Maximum number of requests of an import under way (Lustre's OBD_MAX_RIF_MAX is 512), without
+/// urgent and patient ones.
 pub const RPCS_IN_FLIGHT_LIMIT: usize = 256;
-/// Maximum number of requests of [`super::ImportRequest::urgent`] under way.
-pub const URGENT_IN_FLIGHT_MAX: usize = 16;
+/// Maximum number of requests of [`super::ImportRequest::urgent`] under way, beyond
+/// `max_rpcs_in_flight`: they have slots of their own.
+pub const URGENT_BEYOND: usize = 8;
 /// Maximum number of requests of [`super::ImportRequest::patient`] under way.
 pub const PATIENT_IN_FLIGHT_MAX: usize = 64;
 /// Bytes in one of the pages that `max_pages_per_rpc` counts.

@@ -17,7 +17,7 @@ use sheen_wire::{
 use tokio::sync::Notify;
 
 use super::{
-    config::{ImportConfig, PAGES_PER_RPC_LIMIT, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_IN_FLIGHT_MAX},
+    config::{ImportConfig, PAGES_PER_RPC_LIMIT, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_BEYOND},
     link::{Forgotten, ImportState, Link},
     lo_peer::LoPeer,
     request_error::ErrorLog,
@@ -96,7 +96,7 @@ impl<P: Protocol> Inner<P> {
             nids: Mutex::new(config.nids),
             features: config.features,
             slots: Slots::new(params.max_rpcs_in_flight.clamp(1, RPCS_IN_FLIGHT_LIMIT)),
-            urgent: Slots::new(URGENT_IN_FLIGHT_MAX),
+            urgent: Slots::new(params.max_rpcs_in_flight.clamp(1, RPCS_IN_FLIGHT_LIMIT) + URGENT_BEYOND),
             patient: Slots::new(PATIENT_IN_FLIGHT_MAX),
             max_pages_per_rpc: AtomicU32::new(params.max_pages_per_rpc.clamp(1, PAGES_PER_RPC_LIMIT)),
             checksums: AtomicBool::new(params.checksums),

@@ -41,7 +41,7 @@ use sheen_wire::{
 };
 
 pub use budget::RetainedBudget;
-pub use config::{ImportConfig, ImportParams, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_IN_FLIGHT_MAX};
+pub use config::{ImportConfig, ImportParams, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_BEYOND};
 pub use error::{ConnectError, Miss};
 pub use inner::Recovering;
 pub use link::ImportState;
@@ -344,6 +344,7 @@ impl<P: Protocol> Import<P> {
             return Err(Errno::ERANGE);
         }
         self.inner.slots.set_limit(n);
+        self.inner.urgent.set_limit(n + URGENT_BEYOND);
         Ok(())
     }
 

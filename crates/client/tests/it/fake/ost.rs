@@ -28,9 +28,11 @@ impl World {
                 || looks && habits.blind
                 || locks && *others_group
         };
+        self.state.lock().habits.held += usize::from(writes);
         while waits(&self.state.lock()) {
             self.rt.sleep(Duration::from_millis(1)).await;
         }
+        self.state.lock().habits.held -= usize::from(writes);
     }
 
     /// Revokes all locks on an object, for a lock of this mode and range. Returns the number of

@@ -131,6 +131,8 @@ pub struct Habits {
     pub used: u64,
     /// Whether they delay all writes.
     pub hold: bool,
+    /// Number of writes that they delay.
+    pub held: usize,
     /// Kind of requests that the MDT executes and whose replies it delays.
     pub late: Option<&'static str>,
     /// Whether they delay all requests that look at objects.
