@@ -8,7 +8,8 @@
 //!   program as users do ([`program`], [`counters`]).
 //! * A model of a file system: [`predict`]. [`model`] calibrates it, on mounts of its own
 //!   ([`own_mounts`], [`prober`]). [`ior`] shows what it predicts, [`advise`] recommends layouts by
-//!   it, and [`reproduce`] compares models of published systems with texts about them.
+//!   it, and [`reproduce`] compares models of published systems with texts about them. Simulated
+//!   machines: [`machines`].
 //! * Their tasks: [`team`], [`launch`], [`task_clock`], [`job`], [`nodes`], [`buffer`], [`data`],
 //!   [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`], [`table`], [`record`].
@@ -32,6 +33,7 @@ pub mod ior;
 pub mod job;
 pub mod launch;
 pub mod machine;
+pub mod machines;
 pub mod mdtest;
 pub mod model;
 pub mod net;

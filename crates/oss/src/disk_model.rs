@@ -83,7 +83,8 @@ impl DiskModel {
         self.hold(object, offset, len);
         let room = time(self.spec.cache * MIB, self.spec.write);
         let backlog = self.free_at.since(now).saturating_sub(room);
-        passed.max(now + backlog)
+        let latency = if self.spec.cache == 0 { Duration::from_micros(self.spec.latency_us) } else { Duration::ZERO };
+        passed.max(now + backlog) + latency
     }
 
     /// Notes a read of `len` bytes. Returns when it may be answered.

@@ -18,7 +18,7 @@ pub struct DiskSpec {
     /// Rate of one object in MiB/s, which the local file system limits. 0: no limit.
     pub object: u64,
     /// Microseconds that a read takes in addition, whatever its size. Other requests go on
-    /// meanwhile.
+    /// meanwhile. Without memory, a write takes them as well.
     pub latency_us: u64,
     /// Microseconds that the disk is busy before a request that does not continue an earlier one of
     /// its object.

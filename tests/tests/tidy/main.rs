@@ -58,11 +58,12 @@ const ARROW: &[(&str, &[&str])] = &[
     ),
     ("oss", &["wire", "rt", "lnet", "rpc", "params", "mgc", "objects", "lockd", "recovery", "recoveryd"]),
     ("client", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "ldlm"]),
+    ("simulation", &["wire", "rt", "lnet", "rpc", "params", "layout", "mgc", "mgs", "mds", "oss", "client"]),
     ("fuse", &["wire"]),
     ("mount", &["wire", "rt", "fuse", "client"]),
     ("admin", &["wire", "layout"]),
     ("llapi", &["wire", "layout", "control", "admin"]),
-    ("lab", &["wire", "rt", "lnet", "rpc", "layout", "control"]),
+    ("lab", &["wire", "rt", "lnet", "rpc", "layout", "control", "simulation"]),
     (
         "cli",
         &[

@@ -11,7 +11,8 @@ Examples:
   sheen lab overstripe --report overstripe.html            4 nodes, an OST as fast as this machine
   sheen lab overstripe --ost-model flash --nodes 1-8       an OST as fast as a flash disk, 1 to 8 nodes
   sheen lab overstripe --locks growing,adaptive            Lustre's locks, and Sheen's
-  sheen lab overstripe --mounts /mnt/a,/mnt/b --osts 0,1   an existing file system";
+  sheen lab overstripe --mounts /mnt/a,/mnt/b --osts 0,1   an existing file system
+  sheen lab overstripe --simulate flash --nodes 48 -b 16m  the 48 nodes of the paper, in virtual time";
 
 /// Compare numbers of stripes on an OST, for a file that several nodes write
 #[derive(Parser, Clone, Debug)]
@@ -23,6 +24,13 @@ pub struct OverstripeArgs {
     pub mounts: Vec<PathBuf>,
     #[command(flatten)]
     pub scratch: ScratchArgs,
+    /// Simulate the machines of a published system, in virtual time: flash or l300n. Nodes run the
+    /// code of Sheen, whose processing takes no time. Each point is computed once
+    #[arg(long, value_name = "SYSTEM", conflicts_with_all = ["mounts", "scratch", "ost_model", "repetitions"])]
+    pub simulate: Option<String>,
+    /// Seed of a simulation. Equal seeds give equal results
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "simulate")]
+    pub seed: u64,
     /// Indices of the OSTs that the file is on
     #[arg(long, value_name = "INDEX,…", value_delimiter = ',', default_value = "0")]
     pub osts: Vec<u32>,

@@ -2,7 +2,8 @@
 //! an OST, as in "Exploring Lustre Overstriping" (Fig. 9 to 18).
 //!
 //! Each measurement is a run of IOR. The counters of the OSTs explain it. Without `--mounts`, the
-//! tool sets up a file system of its own.
+//! tool sets up a file system of its own. With `--simulate`, nodes and disks exist in virtual time
+//! only.
 
 pub mod args;
 mod locks;
@@ -11,6 +12,7 @@ mod plan;
 mod print;
 mod run;
 mod show;
+mod simulated;
 mod system;
 
 pub use show::main;

@@ -7,6 +7,7 @@ use sheen_layout::STRIPES_MAX;
 
 use crate::{
     ior::{self, args::IorArgs},
+    machines::{MACHINES, Machines, machines},
     nodes::PlaceArgs,
     overstripe::args::{Locks, OverstripeArgs},
     scratch::ScratchArgs,
@@ -63,6 +64,10 @@ pub struct Plan {
     pub mounts: Vec<PathBuf>,
     /// Disks of the tool's own file system.
     pub ost_model: Option<String>,
+    /// Machines of a simulation; `None`: real ones.
+    pub machines: Option<Machines>,
+    /// Seed of a simulation.
+    pub seed: u64,
     /// OSTs of the file.
     pub osts: Vec<u32>,
     /// The curves.
@@ -145,6 +150,8 @@ impl Plan {
         Ok(Plan {
             mounts: args.mounts.clone(),
             ost_model: args.scratch.ost_model.clone(),
+            machines: args.simulate.as_deref().map(named).transpose()?,
+            seed: args.seed,
             osts: args.osts.clone(),
             curves,
             locks: args.locks.clone(),
@@ -152,7 +159,7 @@ impl Plan {
             ppn: args.ppn,
             size: args.size,
             read: args.read,
-            repetitions: args.repetitions,
+            repetitions: if args.simulate.is_some() { 1 } else { args.repetitions },
         })
     }
 
@@ -161,6 +168,10 @@ impl Plan {
     /// # Errors
     /// A message for the user.
     pub fn check_memory(&self) -> Result<(), String> {
+        if self.machines.is_some() {
+            // The disks are in memory.
+            return crate::machine::check_memory(self.largest().saturating_mul(2));
+        }
         let mounts = vec![PathBuf::from("/"); self.nodes() as usize];
         for &curve in &self.curves {
             let run = self.ior(&mounts, Path::new("/"), (curve, Layout::Shared(1)), Access::Check)?;
@@ -227,6 +238,12 @@ impl Plan {
     }
 }
 
+/// Returns the machines of this name.
+fn named(name: &str) -> Result<Machines, String> {
+    let names = MACHINES.map(|machines| machines.name).join(", ");
+    machines(name).ok_or_else(|| format!("--simulate: {name}: no such system; there are {names}"))
+}
+
 /// The access of a run of IOR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
@@ -287,6 +304,7 @@ mod tests {
             ("--locks exact,exact", "--locks: exact is named twice"),
             ("--mounts /a --ost-model hdd", "without --mounts"),
             ("--mounts /a,/b --nodes 3", "--nodes: 3 is more than 2"),
+            ("--simulate titan", "there are flash, l300n"),
         ] {
             let refused = plan(line).unwrap_err();
             assert!(refused.contains(message), "{line}: {refused}");

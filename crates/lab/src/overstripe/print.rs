@@ -20,6 +20,10 @@ impl Printer {
     /// Prints what is known before the run.
     pub fn header(&mut self, plan: &Plan) {
         let osts: Vec<String> = plan.osts.iter().map(u32::to_string).collect();
+        if let Some(machines) = &plan.machines {
+            self.lines.line(&format!("simulated: {}: {}", machines.name, machines.stated));
+            self.lines.line(&format!("  assumed: {}", machines.assumed));
+        }
         let reading = if plan.read { ", then read it" } else { "" };
         self.lines.line(&format!(
             "nodes with {} each write {} to a file on OST {}, record by record in turn, and fsync{reading}",

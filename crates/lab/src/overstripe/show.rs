@@ -8,6 +8,7 @@ use crate::{
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
     machine,
+    machines::Machines,
     output::{Format, Lines},
     overstripe::{
         args::OverstripeArgs,
@@ -15,6 +16,7 @@ use crate::{
         plan::{Layout, Plan},
         print::{Printer, name, sentence},
         run::run,
+        simulated,
         system::System,
     },
     record::Circumstances,
@@ -33,14 +35,22 @@ pub fn main(args: &OverstripeArgs, words: &str) -> Result<(), String> {
     plan.check_memory()?;
     let began = Moment::now();
     let points = plan.curves.len() * plan.layouts.len();
-    let phases = points * (plan.repetitions as usize * (1 + usize::from(plan.read)) + 1);
+    let runs = plan.repetitions as usize * (1 + usize::from(plan.read)) + 1;
+    let phases = if plan.machines.is_some() { points } else { points * runs };
     let mut session = Session::new(phases, &args.output)?;
-    let system = System::new(args, &plan).map_err(|e| e.to_string())?;
-    let file_system = machine::mount_of(&system.dir);
+    let system = match plan.machines {
+        Some(_) => None,
+        None => Some(System::new(args, &plan).map_err(|e| e.to_string())?),
+    };
+    let file_system = system.as_ref().and_then(|system| machine::mount_of(&system.dir));
     let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.header(&plan);
     let mut outcome = Outcome::new(&plan);
-    let result = run(&plan, &system, &mut outcome, &mut session);
+    let result = match (&system, &plan.machines) {
+        (Some(system), _) => run(&plan, system, &mut outcome, &mut session),
+        (None, Some(machines)) => simulated::run(&plan, machines, &mut outcome, &mut session),
+        (None, None) => Ok(()),
+    };
     drop(system);
     let points = outcome.points();
     let gains = gains(&plan, &points);
@@ -128,9 +138,23 @@ fn report(plan: &Plan, points: &[Point], gains: &[Gain]) -> io::Result<Report> {
         facts: vec![
             ("bytes of each node".into(), human(plan.size)),
             ("disks".into(), plan.ost_model.clone().unwrap_or_else(|| "not modelled".into())),
-        ],
+        ]
+        .into_iter()
+        .chain(machines(plan))
+        .collect(),
         ..Report::default()
     })
+}
+
+/// Describes the machines of a simulation.
+fn machines(plan: &Plan) -> Vec<(String, String)> {
+    let of = |machines: &Machines| {
+        vec![
+            ("simulated".into(), format!("{}: {}", machines.name, machines.stated)),
+            ("assumed".into(), machines.assumed.into()),
+        ]
+    };
+    plan.machines.as_ref().map_or_else(Vec::new, of)
 }
 
 /// Draws each curve over the layouts, and the counters that explain it.

@@ -11,6 +11,10 @@ pub struct ReproduceArgs {
     /// Systems: flash, l300n, stallo, es400nvx2, titan, dresden [default: all]
     #[arg(value_name = "SYSTEM")]
     pub systems: Vec<String>,
+    /// Also simulate the jobs of flash and l300n: the code of Sheen on their disks and links, with
+    /// Lustre's growing locks. Takes minutes
+    #[arg(long)]
+    pub simulate: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -88,13 +88,18 @@ pub struct Point {
     pub lacks: &'static str,
 }
 
+/// Returns the error of a value. `None`: `stated` has no number.
+pub fn error(stated: [f64; 2], value: f64) -> Option<f64> {
+    let [low, high] = stated;
+    let nearest = value.clamp(low, high);
+    (low > 0.0 && high.is_finite()).then(|| (value / nearest - 1.0).abs())
+}
+
 impl Point {
     /// Returns the error of the model: 0.1 is 10 %. 0 within a stated range. `None`: the text
     /// states no number.
     pub fn error(&self) -> Option<f64> {
-        let [low, high] = self.stated;
-        let nearest = self.predicted.clamp(low, high);
-        (low > 0.0 && high.is_finite()).then(|| (self.predicted / nearest - 1.0).abs())
+        error(self.stated, self.predicted)
     }
 
     /// Returns whether a statement without a number holds for the model. `None`: it has a number.

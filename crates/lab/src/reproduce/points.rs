@@ -55,15 +55,20 @@ enum Value {
 const SPEEDUPS: [f64; 2] = [1.22, 1.26];
 
 /// A job on a system.
-#[derive(Clone, Copy, Debug)]
-struct Job {
-    direction: Direction,
-    nodes: u32,
-    record: u64,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Job {
+    /// Writes or reads.
+    pub direction: Direction,
+    /// Nodes with a task each.
+    pub nodes: u32,
+    /// Bytes of a record.
+    pub record: u64,
     /// Whether nodes write records in turn, or each a contiguous part.
-    in_turn: bool,
-    stripes: u32,
-    osts: u32,
+    pub in_turn: bool,
+    /// Stripes of the file.
+    pub stripes: u32,
+    /// OSTs of the file system.
+    pub osts: u32,
 }
 
 const fn in_turn(nodes: u32, record_mib: u64, stripes: u32) -> Job {
@@ -158,29 +163,80 @@ impl Job {
         let costs = if self.direction == Write { &system.write } else { &system.read };
         costs.predict(&Load::of(&workload, &shape, self.osts)).rate
     }
+}
 
-    fn best(self, system: &Preset) -> f64 {
-        OVERSTRIPED.iter().map(|&stripes| Job { stripes, ..self }.rate(system)).fold(0.0, f64::max)
+impl Value {
+    /// Computes the value from rates of jobs in MiB/s. `None`: it is no value of jobs, or `rate` has
+    /// none.
+    fn of(self, rate: &mut dyn FnMut(Job) -> Option<f64>) -> Option<f64> {
+        let best = |job: Job, rate: &mut dyn FnMut(Job) -> Option<f64>| {
+            let rates: Option<Vec<f64>> = OVERSTRIPED.iter().map(|&stripes| rate(Job { stripes, ..job })).collect();
+            rates?.into_iter().reduce(f64::max)
+        };
+        match self {
+            Rate(job) => rate(job),
+            Best(job) => best(job, rate),
+            Gain(job) => Some(best(job, rate)? / rate(job)?),
+            Divided(above, below) => Some(rate(above)? / rate(below)?),
+            Speedup(_) | Least(..) | Most(..) => None,
+        }
     }
 }
 
 impl Stated {
     /// Returns the point. `None`: there is no such system.
     fn point(&self) -> Option<Point> {
-        let system = || preset(self.system);
         let value = match self.value {
-            Rate(job) => job.rate(system()?),
-            Best(job) => job.best(system()?),
-            Gain(job) => job.best(system()?) / job.rate(system()?),
-            Divided(above, below) => above.rate(system()?) / below.rate(system()?),
+            Rate(_) | Best(_) | Gain(_) | Divided(..) => {
+                let system = preset(self.system)?;
+                self.value.of(&mut |job| Some(job.rate(system)))?
+            }
             Speedup(name) => blast::speedup(name)?,
             Least(name, base) => blast::ratios(name, base).into_iter().reduce(f64::min)?,
             Most(name, base) => blast::ratios(name, base).into_iter().reduce(f64::max)?,
         };
         let Stated { system, place, what, unit, stated, lacks, .. } = *self;
-        let predicted = if unit == Gb { value / GB } else { value };
+        let predicted = in_unit(value, unit);
         Some(Point { system, place, what, unit, stated, predicted, basis: Basis::Calibrated, lacks })
     }
+}
+
+/// Returns a rate in MiB/s in another unit. A ratio remains.
+fn in_unit(value: f64, unit: Unit) -> f64 {
+    if unit == Gb { value / GB } else { value }
+}
+
+/// Computes the stated values of a system by rates of simulated jobs in MiB/s: place, description,
+/// value. `rate` gets each job once.
+///
+/// # Errors
+/// Those of `rate`.
+pub fn simulated<E>(
+    system: &str,
+    mut rate: impl FnMut(&Job) -> Result<f64, E>,
+) -> Result<Vec<(&'static str, &'static str, f64)>, E> {
+    let (mut known, mut failed) = (Vec::<(Job, f64)>::new(), None);
+    let mut values = Vec::new();
+    for stated in STATED.iter().filter(|stated| stated.system == system) {
+        let value = stated.value.of(&mut |job| match known.iter().find(|(other, _)| *other == job) {
+            Some((_, rate)) => Some(*rate),
+            None => match rate(&job) {
+                Ok(rate) => {
+                    known.push((job, rate));
+                    Some(rate)
+                }
+                Err(e) => {
+                    failed = Some(e);
+                    None
+                }
+            },
+        });
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        values.extend(value.map(|value| (stated.place, stated.what, in_unit(value, stated.unit))));
+    }
+    Ok(values)
 }
 
 /// Returns the stated values of all systems.

@@ -15,8 +15,9 @@ use crate::{
     reproduce::{
         args::ReproduceArgs,
         blast, dresden,
-        point::{Basis, Point},
+        point::{Basis, Point, error},
         points::points,
+        simulate,
         systems::{System, systems},
     },
     session::Session,
@@ -41,6 +42,10 @@ struct Compared {
     error: Option<f64>,
     /// Whether a statement without a number holds.
     holds: Option<bool>,
+    /// The value of a simulation.
+    simulated: Option<f64>,
+    /// The error of the simulation, as that of the model.
+    simulated_error: Option<f64>,
     lacks: &'static str,
 }
 
@@ -54,17 +59,30 @@ pub fn main(args: &ReproduceArgs, words: &str) -> Result<(), String> {
         names => names.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
     };
     let of = |point: &Point| systems.iter().any(|system| system.name == point.system);
-    let all: Vec<Compared> = points().iter().filter(|point| of(point)).map(Compared::of).collect();
+    let mut all: Vec<Compared> = points().iter().filter(|point| of(point)).map(Compared::of).collect();
+    let mut session = Session::new(0, &args.output)?;
+    let began = Moment::now();
+    let result = if args.simulate { simulate(&systems, &mut all, &mut session) } else { Ok(()) };
     let summary = Summary::of(&all);
-    let session = Session::new(0, &args.output)?;
     print(&mut Lines::new(&args.output), &systems, &all, &summary);
     if args.output.format == Some(Format::Csv) {
-        println!("system,place,value,unit,stated (low),stated (high),model,error,basis");
+        println!("system,place,value,unit,stated (low),stated (high),model,error,basis,simulated");
         all.iter().for_each(|compared| println!("{}", compared.csv()));
     }
-    let run = Circumstances::new("sheen lab reproduce", words, 1, Moment::now());
+    let run = Circumstances::new("sheen lab reproduce", words, 1, began);
     let fields = json!({ "systems": systems, "Results": all, "summary": summary });
-    session.conclude(run, Ok(()), fields, || report(&all, &summary))
+    session.conclude(run, result, fields, || report(&all, &summary))
+}
+
+/// Adds the values of simulations.
+fn simulate(systems: &[System], all: &mut [Compared], session: &mut Session) -> io::Result<()> {
+    for system in systems {
+        for (place, what, value) in simulate::values(system.name, session)? {
+            let of = |c: &&mut Compared| (c.system, c.place, c.what) == (system.name, place, what);
+            all.iter_mut().find(of).into_iter().for_each(|compared| compared.add(value));
+        }
+    }
+    Ok(())
 }
 
 fn named(name: &str) -> Result<System, String> {
@@ -86,6 +104,8 @@ struct Summary {
     predicted: Option<Errors>,
     /// Formulas that the texts state. They test no model.
     formulas: Option<Errors>,
+    /// Simulations.
+    simulated: Option<Errors>,
 }
 
 impl Summary {
@@ -99,6 +119,7 @@ impl Summary {
             calibrated: errors(&[Basis::Calibrated]),
             predicted: errors(&[Basis::Predicted]),
             formulas: errors(&[Basis::Formula]),
+            simulated: Errors::of(&all.iter().filter_map(|c| c.simulated_error).collect::<Vec<f64>>()),
         }
     }
 
@@ -116,7 +137,8 @@ impl Summary {
             ]
         });
         let parts = parts.into_iter().flatten().flatten();
-        line("error", self.models).into_iter().chain(parts).collect()
+        let simulated = line("simulations", self.simulated);
+        line("error", self.models).into_iter().chain(parts).chain(simulated).collect()
     }
 }
 
@@ -134,7 +156,26 @@ impl Compared {
     fn of(point: &Point) -> Compared {
         let Point { system, place, what, stated, predicted, basis, lacks, .. } = *point;
         let (unit, error, holds) = (point.unit.name(), point.error(), point.holds());
-        Compared { system, place, what, unit, stated, predicted, basis, error, holds, lacks }
+        let (simulated, simulated_error) = (None, None);
+        Compared {
+            system,
+            place,
+            what,
+            unit,
+            stated,
+            predicted,
+            basis,
+            error,
+            holds,
+            simulated,
+            simulated_error,
+            lacks,
+        }
+    }
+
+    /// Adds the value of a simulation.
+    fn add(&mut self, value: f64) {
+        (self.simulated, self.simulated_error) = (Some(value), error(self.stated, value));
     }
 
     /// Says how far the model is off.
@@ -146,10 +187,18 @@ impl Compared {
         }
     }
 
+    /// Describes the value of the simulation, if there is one.
+    fn simulation(&self) -> String {
+        let error = self.simulated_error.map_or_else(String::new, |error| format!(", error {:.0} %", error * 100.0));
+        self.simulated.map_or_else(String::new, |value| format!("; simulated {value:.2}{error}"))
+    }
+
     fn csv(&self) -> String {
         let Compared { system, place, what, unit, stated: [low, high], predicted, .. } = *self;
         let error = self.error.map_or_else(String::new, |error| format!("{error:.3}"));
-        format!("{system},{place},\"{what}\",{unit},{low},{high},{predicted:.3},{error},{}", self.basis.name())
+        let basis = self.basis.name();
+        let simulated = self.simulated.map_or_else(String::new, |value| format!("{value:.3}"));
+        format!("{system},{place},\"{what}\",{unit},{low},{high},{predicted:.3},{error},{basis},{simulated}")
     }
 }
 
@@ -161,13 +210,14 @@ fn print(lines: &mut Lines, systems: &[System], all: &[Compared], summary: &Summ
         for c in all.iter().filter(|c| c.system == system.name) {
             let lacks = if c.lacks.is_empty() { String::new() } else { format!("  the model lacks: {}", c.lacks) };
             lines.line(&format!(
-                "  {:10}{:40}{:>12} {:6}model {:>8.2}, {}{lacks}",
+                "  {:10}{:40}{:>12} {:6}model {:>8.2}, {}{}{lacks}",
                 c.place,
                 c.what,
                 range(c.stated),
                 c.unit,
                 c.predicted,
-                c.verdict()
+                c.verdict(),
+                c.simulation()
             ));
         }
         lines.line("");
@@ -187,10 +237,11 @@ fn report(all: &[Compared], summary: &Summary) -> io::Result<Report> {
             format!("{:.2}", c.predicted),
             c.error.map_or_else(|| c.verdict(), |error| format!("{:.0}", error * 100.0)),
             c.basis.name().to_owned(),
+            c.simulated.map_or_else(|| "–".into(), |value| format!("{value:.2}")),
             c.lacks.to_owned(),
         ]
     };
-    let columns = ["place", "value", "stated", "model", "error, %", "basis", "the model lacks"];
+    let columns = ["place", "value", "stated", "model", "error, %", "basis", "simulated", "the model lacks"];
     let mut tables = vec![Table::new("Values", columns).with(all.iter().map(row))];
     if of_systems.contains(&blast::SYSTEM) {
         charts.push(times_of_blast());
@@ -279,7 +330,7 @@ mod tests {
             "formulas of the texts: median 0.0 % of 1 values",
         ];
         assert_eq!(lines, expected);
-        assert_eq!(all[0].csv(), "stallo,Fig. 1,\"a rate, of one client\",×,1,inf,2.000,,predicted");
+        assert_eq!(all[0].csv(), "stallo,Fig. 1,\"a rate, of one client\",×,1,inf,2.000,,predicted,");
         assert_eq!(all[0].verdict(), "holds");
     }
 

@@ -51,7 +51,8 @@
 //!
 //! * `state`: the shared state and virtual time, made of `tasks`, `conn` and `tree`;
 //! * `tasks`, `exec`: tasks, their wakers, and the run loop;
-//! * `conn`, `net`, `socket`: connections, the transport of packets, and a host's sockets;
+//! * `conn`, `link`, `net`, `socket`: connections, the rates of links, the transport of packets,
+//!   and a host's sockets;
 //! * `sparse`, `inode`, `tree`: the content of files and the directories of a disk;
 //! * `file`, `disk`: a host's open files and its disk;
 //! * `host`: one life of a host;
@@ -65,6 +66,7 @@ mod exec;
 mod file;
 mod host;
 mod inode;
+mod link;
 mod net;
 mod socket;
 mod sparse;

@@ -23,6 +23,7 @@ use super::{
     state::{self, State},
     trace::{Note, digest},
 };
+use crate::time::Instant;
 
 /// Maximum number of connections waiting for `accept`. One more is refused.
 const BACKLOG: usize = 4096;
@@ -249,9 +250,11 @@ impl State {
     fn send(&mut self, conn: u64, end: usize, data: Option<Bytes>) {
         let Some(c) = self.net.conns.get(&conn) else { return };
         let (a, b) = c.hosts();
-        let due = self.now + self.packet_delay(a, b);
+        let (from, to) = if end == 0 { (a, b) } else { (b, a) };
+        let bytes = data.as_ref().map_or(0, Bytes::len);
+        let due = self.due(from, to, bytes);
         let Some(c) = self.net.conns.get_mut(&conn) else { return };
-        c.pipes[end].unread += data.as_ref().map_or(0, Bytes::len);
+        c.pipes[end].unread += bytes;
         c.pipes[end].flight.push_back(Packet { due, data });
         self.plan_delivery(conn, end);
     }
@@ -261,6 +264,17 @@ impl State {
 impl State {
     fn plan_net(&mut self, after: Duration, event: Event) {
         self.plan(after, state::Event::Net(event));
+    }
+
+    /// Returns when a packet arrives: after the links of both hosts, and the delay.
+    fn due(&mut self, from: u32, to: u32, bytes: usize) -> Instant {
+        let delay = self.packet_delay(from, to);
+        if from == to {
+            return self.now + delay;
+        }
+        let now = self.now;
+        let sent = self.host(from).links[0].carry(now, bytes);
+        self.host(to).links[1].carry(sent + delay, bytes)
     }
 
     fn packet_delay(&mut self, a: u32, b: u32) -> Duration {

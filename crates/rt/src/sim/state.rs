@@ -9,6 +9,7 @@ use sheen_wire::Time;
 use super::{
     config::SimConfig,
     conn::{self, Net},
+    link::Link,
     tasks::{Ready, Tasks},
     trace::{Note, Trace},
     tree::DiskState,
@@ -53,6 +54,8 @@ pub(crate) struct HostState {
     pub(crate) life: u32,
     pub(crate) disk: DiskState,
     pub(crate) ports_given: u16,
+    /// The link of the host: packets that leave, and packets that arrive.
+    pub(crate) links: [Link; 2],
 }
 
 impl Core {
@@ -147,6 +150,11 @@ impl State {
 
     pub(crate) fn host(&mut self, id: u32) -> &mut HostState {
         let bytes = self.config.disk_bytes;
-        self.hosts.entry(id).or_insert_with(|| HostState { life: 0, disk: DiskState::new(id, bytes), ports_given: 0 })
+        self.hosts.entry(id).or_insert_with(|| HostState {
+            life: 0,
+            disk: DiskState::new(id, bytes),
+            ports_given: 0,
+            links: [Link::default(); 2],
+        })
     }
 }

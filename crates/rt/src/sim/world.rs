@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use super::{config::SimConfig, conn::host_ip, host::Host, state::Core, trace::Note};
+use super::{config::SimConfig, conn::host_ip, host::Host, link::Link, state::Core, trace::Note};
 use crate::time::Instant;
 
 /// Control of a simulated world by a test. Clones refer to the same world: pass them to tasks that
@@ -31,6 +31,12 @@ impl World {
     /// `log_events_max` has no effect.
     pub fn configure(&self, change: impl FnOnce(&mut SimConfig)) {
         self.0.with(|s| change(&mut s.config));
+    }
+
+    /// Sets the rate of a host's link in bytes per second, for each direction. 0: no limit, the
+    /// default. Traffic within the host does not count.
+    pub fn set_link(&self, host: u32, rate: u64) {
+        self.0.with(|s| s.host(host).links = [Link::new(rate); 2]);
     }
 
     /// Stops the traffic between two hosts. Connections between them break after
