@@ -12,9 +12,9 @@ use sheen_rpc::Server;
 use sheen_rt::{Rt, join::join_all, sim::World};
 
 use crate::{
+    error::{Result, SimulationError, failed},
     hardware::Hardware,
     job::Locks,
-    measure::{Result, SimulationError},
 };
 
 /// The host of the MGS and the MDT.
@@ -111,11 +111,6 @@ impl Cluster {
         let counts: Option<Vec<u64>> = found.iter().map(|param| of(&param.value)).collect();
         counts.map(|all| all.iter().sum()).ok_or_else(|| SimulationError(format!("no counter {name}")))
     }
-}
-
-/// Returns a function that turns an error into one of the simulation.
-pub fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> SimulationError + use<'_, E> {
-    move |e| SimulationError(format!("{what}: {e}"))
 }
 
 fn nid(world: &World, host: u32) -> Nid {

@@ -15,11 +15,13 @@
 //! * the result depends on nothing outside: no clock, file or socket is used.
 
 mod cluster;
+mod error;
 mod hardware;
 mod job;
 mod measure;
 
+pub use error::{Result, SimulationError};
 pub use hardware::Hardware;
 pub use job::{Job, Locks, Striping};
-pub use measure::{Measured, SimulationError, measure};
+pub use measure::{Measured, measure};
 pub use sheen_oss::DiskSpec;

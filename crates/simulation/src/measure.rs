@@ -12,7 +12,8 @@ use sheen_rt::{
 use sheen_wire::{Bulk, Errno, Fid, fid::ROOT, mds::flags};
 
 use crate::{
-    cluster::{Cluster, failed},
+    cluster::Cluster,
+    error::{Result, SimulationError, failed},
     hardware::Hardware,
     job::{Job, Striping},
 };
@@ -20,13 +21,6 @@ use crate::{
 /// Extended attribute with the layout of new files in a directory.
 static LOV: Bytes = Bytes::from_static(b"lustre.lov");
 const ROOT_USER: &Caller = &Caller::ROOT;
-
-/// A simulation that did not end well: a sentence for the user.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the simulation failed: {0}")]
-pub struct SimulationError(pub(crate) String);
-
-pub(crate) type Result<T> = std::result::Result<T, SimulationError>;
 
 /// The result of a job.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -48,7 +42,7 @@ pub struct Measured {
 ///
 /// # Errors
 /// The job has no task or no byte, or a request failed.
-pub fn measure(hardware: &Hardware, job: &Job, seed: u64) -> std::result::Result<Measured, SimulationError> {
+pub fn measure(hardware: &Hardware, job: &Job, seed: u64) -> Result<Measured> {
     if job.bytes() == 0 || hardware.osts == 0 {
         return Err(SimulationError("there is nothing to write, or no OST".into()));
     }

@@ -75,7 +75,8 @@ pub const MAX_DIRTY_MB_LIMIT: u64 = 2048;
 /// Bytes of grant requested at a time, at least.
 const GRANT_BYTES: u64 = 8 << 20;
 /// Maximum number of concurrent writes of appends to one OST, whatever the limit of other requests.
-/// Beside them and writes with dirty data, one slot of urgent requests is left for cancels of locks.
+/// Beside them and writes with dirty data, one slot of urgent requests is left for cancels of
+/// locks.
 const APPENDS_MAX: usize = URGENT_BEYOND - 1;
 /// Maximum number of runs of one object in one request.
 const RUNS_MAX: usize = PARTS_MAX / 2;

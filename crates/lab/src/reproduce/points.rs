@@ -166,8 +166,8 @@ impl Job {
 }
 
 impl Value {
-    /// Computes the value from rates of jobs in MiB/s. `None`: it is no value of jobs, or `rate` has
-    /// none.
+    /// Computes the value from rates of jobs in MiB/s. `None`: it is no value of jobs, or `rate`
+    /// has none.
     fn of(self, rate: &mut dyn FnMut(Job) -> Option<f64>) -> Option<f64> {
         let best = |job: Job, rate: &mut dyn FnMut(Job) -> Option<f64>| {
             let rates: Option<Vec<f64>> = OVERSTRIPED.iter().map(|&stripes| rate(Job { stripes, ..job })).collect();

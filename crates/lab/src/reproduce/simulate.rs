@@ -1,5 +1,5 @@
-//! The jobs of a published system in simulated file systems ([`crate::machines`]): the code of Sheen
-//! on the system's disks and links, with locks that grow as Lustre's.
+//! The jobs of a published system in simulated file systems ([`crate::machines`]): the code of
+//! Sheen on the system's disks and links, with locks that grow as Lustre's.
 
 use std::io;
 
