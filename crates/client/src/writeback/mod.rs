@@ -110,6 +110,8 @@ pub struct Writeback {
     changed: Notify,
     /// Write requests with dirty data: `max_rpcs_in_flight`.
     sends: Slots,
+    /// Held while `max_rpcs_in_flight` is set, so that `sends` and the import agree.
+    limits: Mutex<()>,
     appends: Arc<Appends>,
 }
 
@@ -227,6 +229,7 @@ impl Writeback {
             }),
             changed: Notify::new(),
             sends: Slots::new(osc.import().max_rpcs_in_flight()),
+            limits: Mutex::new(()),
             appends: Appends::new(APPENDS_MAX),
         })
     }
@@ -552,6 +555,7 @@ impl Writeback {
     /// # Errors
     /// ERANGE unless it is 1 to `RPCS_IN_FLIGHT_LIMIT`.
     pub fn set_max_rpcs_in_flight(&self, n: usize) -> sheen_wire::Result<()> {
+        let _one = self.limits.lock();
         self.osc.import().set_max_rpcs_in_flight(n)?;
         self.sends.set_limit(n);
         Ok(())
@@ -655,9 +659,10 @@ impl Writeback {
     }
 
     async fn write(&self, file: Fid, parts: &[Part], bulk: &Bulk, used: u64, mtime: Time) -> Result<Changed> {
-        // The slots are never closed.
-        let _slot = self.sends.acquire().await?;
         loop {
+            // The slots are never closed. A refused write takes another one after its pause: the
+            // client that holds its lock may wait for a flush that waits for a slot.
+            let _slot = self.sends.acquire().await?;
             let grant = Grant { used, want: self.want() };
             let (parts, mtime) = (parts.to_vec(), Some(mtime));
             let request = Request::Write { file, parts, sync: false, mtime, grant, held: true };

@@ -598,6 +598,69 @@ fn flushes_in_flight_are_bounded_by_max_rpcs_in_flight() {
     });
 }
 
+#[test]
+fn max_rpcs_in_flight_of_one_ost_bounds_flushes_to_it_alone() {
+    with(2, 65536, &[0, 1], async |m| {
+        let file = file(&m, "f").await;
+        // Both OSTs have granted space.
+        write(&m, &file, 65_536, &[1; PIECE]).await;
+        m.params.set("osc.*.max_pages_per_rpc", "1").unwrap();
+        m.world.state.lock().habits.hold = true;
+        let limit = |ost: &str, n: &str| m.params.set(&format!("osc.*{ost}*.max_rpcs_in_flight"), n).unwrap();
+        limit("OST0000", "3");
+        limit("OST0001", "1");
+        for i in 0..10 {
+            write(&m, &file, i * PIECE, &[2; PIECE]).await;
+            write(&m, &file, 65_536 + i * PIECE, &[3; PIECE]).await;
+        }
+        pause(&m, LONG).await;
+        assert_eq!(m.world.state.lock().habits.held, 3 + 1);
+        limit("OST0001", "256");
+        pause(&m, LONG).await;
+        assert_eq!(m.world.state.lock().habits.held, 3 + 10, "all of the other OST");
+        m.world.state.lock().habits.hold = false;
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0);
+    });
+}
+
+#[test]
+fn lock_with_dirty_data_is_cancelled_with_one_request_in_flight() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        m.params.set("osc.*.max_pages_per_rpc", "1").unwrap();
+        m.params.set("osc.*.max_rpcs_in_flight", "1").unwrap();
+        for i in 0..10 {
+            write(&m, &file, i * PIECE, &[4; PIECE]).await;
+        }
+        assert_eq!(m.world.want(object(&m), Mode::Pr, WHOLE), 1);
+        pause(&m, LONG).await;
+        assert_eq!(m.world.state.lock().locks.count(Resource::extent(object(&m))), 0);
+        assert!(stored(&m) == [4; 10 * PIECE]);
+    });
+}
+
+/// The client that holds the lock may wait for one of them.
+#[test]
+fn refused_flush_does_not_block_flushes_of_other_objects() {
+    with(1, 65536, &[0], async |m| {
+        let one = file(&m, "f").await;
+        let refused = object(&m);
+        let other = file(&m, "g").await;
+        m.params.set("osc.*.max_rpcs_in_flight", "1").unwrap();
+        m.world.state.lock().habits.refused = Some(refused);
+        write(&m, &one, 0, &[2; PIECE]).await;
+        pause(&m, LONG).await;
+        write(&m, &other, PIECE, &[3; PIECE]).await;
+        pause(&m, LONG).await;
+        assert_eq!(number(&m, "cur_dirty_bytes"), PIECE as u64, "only the refused data");
+        m.world.state.lock().habits.refused = None;
+        assert_eq!(m.client.fsync(&one, false).await, Ok(()));
+        assert_eq!(m.client.fsync(&other, false).await, Ok(()));
+        assert!(m.world.state.lock().objects[&(0, refused)].data == [2; PIECE]);
+    });
+}
+
 /// The OSTs together can have more dirty data than the memory has room for.
 #[test]
 fn dirty_data_of_all_osts_stays_below_half_of_the_memory() {

@@ -56,7 +56,7 @@ impl<P: Protocol> ImportRequest<'_, P> {
 
     /// Marks a guarded request that does not wait for the slots of other requests. Other clients
     /// wait for it: the cancel of a lock, or the flush of the dirty data under it. At most
-    /// [`super::URGENT_IN_FLIGHT_MAX`] are under way at a time.
+    /// [`super::URGENT_BEYOND`] more than `max_rpcs_in_flight` are under way at a time.
     pub fn urgent(self) -> Self {
         ImportRequest { slots: &self.inner.urgent, guarded: true, ..self }
     }

@@ -114,6 +114,9 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
                 state.habits.lock_first -= 1;
                 return Ok(Reply::LockFirst.into());
             }
+            if parts.iter().any(|part| Some(part.object) == state.habits.refused) {
+                return Ok(Reply::LockFirst.into());
+            }
             if let Some(errno) = state.habits.write_error {
                 return Err(errno);
             }

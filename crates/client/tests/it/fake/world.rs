@@ -149,6 +149,8 @@ pub struct Habits {
     pub files: BTreeSet<(&'static str, Fid)>,
     /// Number of writes to answer with `LockFirst`.
     pub lock_first: usize,
+    /// An object of which all writes are answered with `LockFirst`.
+    pub refused: Option<Fid>,
     /// Replies to the glimpses.
     pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
     /// Targets in recovery: those of this kind answer no requests, and say how long it may take.
