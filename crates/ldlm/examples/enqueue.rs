@@ -1,13 +1,9 @@
-//! How many locks a second the server's side makes and cancels, on one core:
-//! `cargo run --release -p sheen-ldlm --example enqueue`.
+//! Time to grant and cancel a lock on the server's side, on one core. `bench/calls.sh` runs it.
 //!
-//! Each figure is for an enqueue and its cancel. "Among n" has n other locks on the same object.
-//! Locks are made and cancelled at random places, so that no path through the tree stays in the
-//! processor's cache.
+//! "Among n" has n other locks on the same object. Locks are granted and cancelled at random places
+//! there, so that no path through the tree stays in the processor's cache.
 
-#![allow(clippy::disallowed_methods, reason = "it measures time")]
-
-use std::time::{Duration, Instant as Clock};
+#![allow(clippy::panic, reason = "a measurement ends with its first error")]
 
 use sheen_ldlm::{Namespace, Tunables};
 use sheen_rt::Instant;
@@ -16,8 +12,13 @@ use sheen_wire::{
     ldlm::{Cookie, Enqueue, Enqueued, Flags, Mode, Policy, Resource, bits},
 };
 
+#[path = "../../../bench/calls/rounds.rs"]
+mod rounds;
+
 const BLOCK: u64 = 1 << 20;
-const TIME: Duration = Duration::from_secs(1);
+/// Locks of a round.
+const CALLS: u32 = 500_000;
+const GOAL: &str = "≤ 1 µs";
 
 struct Bench {
     ns: Namespace,
@@ -43,22 +44,18 @@ impl Bench {
         self.ns.enqueue(self.now, client, &ask, &mut Vec::new())
     }
 
-    /// Enqueues and cancels the locks that `next` returns, for a while.
+    /// Enqueues and cancels the locks that `next` returns.
     fn run(&mut self, name: &str, mut next: impl FnMut(&mut Bench) -> (Resource, Mode, Policy, bool)) {
-        let (begin, mut count) = (Clock::now(), 0u64);
         let mut actions = Vec::new();
-        while begin.elapsed() < TIME {
-            for _ in 0..1000 {
+        rounds::print(&format!("lock and cancel: {name}"), GOAL, CALLS, || {
+            for _ in 0..CALLS {
                 let (resource, mode, policy, no_expand) = next(self);
                 match self.enqueue(1, resource, mode, policy, no_expand) {
                     Enqueued::Granted { id, .. } => self.ns.cancel(self.now, 1, &[id], &mut actions),
-                    other => println!("{name}: {other:?}"),
+                    other => panic!("{name}: {other:?}"),
                 }
             }
-            count += 1000;
-        }
-        let rate = count as f64 / begin.elapsed().as_secs_f64();
-        println!("{name:<58} {:>12.0}/s", rate);
+        });
     }
 }
 
@@ -66,8 +63,8 @@ fn main() {
     let object = Resource::extent(Fid::new(1, 1));
     let block = |n: u64| Policy::extent(n * BLOCK, (n + 1) * BLOCK - 1);
 
-    Bench::new().run("extent, the only lock of its object", |_| (object, Mode::Pw, block(5), false));
-    Bench::new().run("bits, the only lock of its inode", |b| {
+    Bench::new().run("the only one of an object", |_| (object, Mode::Pw, block(5), false));
+    Bench::new().run("the only one of an inode", |b| {
         let inode = Resource::bits(Fid::new(2, b.random(1 << 20) as u32));
         (inode, Mode::Pr, Policy::bits(bits::LOOKUP), false)
     });
@@ -75,9 +72,9 @@ fn main() {
     for n in 0..100_000 {
         many.enqueue(1, object, Mode::Pw, block(2 * n), true);
     }
-    many.run("extent among 100,000, as asked", |b| (object, Mode::Pw, block(2 * b.random(100_000) + 1), true));
-    many.run("extent among 100,000, grown", |b| (object, Mode::Pw, block(2 * b.random(100_000) + 1), false));
-    many.run("extent among 100,000, one after another", |b| {
+    many.run("among 100,000 of an object, ascending", |b| {
         (object, Mode::Pw, block(2 * (b.cookie % 100_000) + 1), true)
     });
+    many.run("among 100,000 of an object, random", |b| (object, Mode::Pw, block(2 * b.random(100_000) + 1), true));
+    many.run("the same, and the lock grows", |b| (object, Mode::Pw, block(2 * b.random(100_000) + 1), false));
 }

@@ -1,5 +1,4 @@
-//! Cost of an OST's checks of capabilities, on one core, as the median of five rounds. Run with
-//! `cargo run --release -p sheen-oss --example capability`.
+//! Time of an OST's checks of capabilities, on one core. `bench/calls.sh` runs it.
 //!
 //! The OST checks the proof of each capability that a client presents, and stores its rights. A
 //! later request then costs a look-up for each of its objects. Requests come for random objects, so
@@ -7,12 +6,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a measurement ends with its first error")]
 
-use std::time::Duration;
-
 use sheen_keys::{Key, Keyring};
 use sheen_lnet::Nid;
 use sheen_rpc::Export;
-use sheen_rt::{RealOptions, Rt};
 use sheen_wire::{
     Fid,
     auth::{ClusterId, Role},
@@ -24,9 +20,13 @@ use sheen_wire::{
 #[allow(dead_code, reason = "the OST calls the other methods")]
 mod capabilities;
 
+#[path = "../../../bench/calls/rounds.rs"]
+mod rounds;
+
 use capabilities::{Capabilities, Held};
 
-const ROUNDS: usize = 5;
+/// Goal for each step.
+const GOAL: &str = "< 1 µs";
 /// Clients with capabilities.
 const CLIENTS: u64 = 16;
 /// Capabilities of each client. The OST holds at most 65,536 for one.
@@ -36,7 +36,6 @@ const FSNAME: &str = "sheen";
 const EXPIRES: i64 = i64::MAX;
 
 fn main() {
-    let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
     let signer = Keyring::of(vec![Key::new(ClusterId(1), 1, [7; 32], 0)]).signer(CAPABILITY_PURPOSE);
     let holder = Role::Host(None).holder().unwrap();
     let message = |object| Capability::message(FSNAME, &holder, object, rights::READ, EXPIRES);
@@ -46,7 +45,7 @@ fn main() {
         Capability { object, rights: rights::READ, expires: EXPIRES, proof }
     };
     let presented: Vec<Capability> = (0..OBJECTS).map(capability).collect();
-    measure(&rt, "proof of a capability", || {
+    rounds::print("proof of a capability", GOAL, OBJECTS, || {
         assert!(presented.iter().all(|one| signer.is_valid(&message(one.object), &one.proof)));
     });
 
@@ -62,23 +61,9 @@ fn main() {
         Request::Read { parts: vec![Part { object, offset: 0, len: 4096 }] }
     };
     let requests: Vec<Request> = (0..OBJECTS).map(read).collect();
-    measure(&rt, "look-up for a request of one object", || {
+    rounds::print("rights of a request of one object", GOAL, OBJECTS, || {
         for (request, client) in requests.iter().zip(clients.iter().cycle()) {
             held.check(client, request, 0).unwrap();
         }
     });
-    runtime.shutdown(Duration::from_secs(1));
-}
-
-/// Prints the time of one of the [`OBJECTS`] steps of `round`.
-fn measure(rt: &Rt, name: &str, mut round: impl FnMut()) {
-    let mut rounds: Vec<Duration> = Vec::new();
-    for _ in 0..ROUNDS {
-        let began = rt.now();
-        round();
-        rounds.push(rt.now().since(began));
-    }
-    rounds.sort();
-    let median = rounds[ROUNDS / 2].as_secs_f64() / f64::from(OBJECTS);
-    println!("{name:<36} {:7.3} µs", median * 1e6);
 }
