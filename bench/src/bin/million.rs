@@ -10,7 +10,8 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use clap::Parser;
@@ -36,17 +37,20 @@ struct Args {
 }
 
 const PROCESSES: usize = 4;
+/// Time in which idle processes are watched.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Values of a number of files, in the order of [`ROWS`].
 type Values = [Cell; ROWS.len()];
 
-const ROWS: [&str; 12] = [
+const ROWS: [&str; 13] = [
     "create, four processes, one directory",
     "memory of the server after that",
     "`ls -f` on another mount",
     "`ls -l` there, cold",
     "`ls -l` there again",
     "memory of the other mount, idle",
+    "processor time of server and other mount, idle for 5 s",
     "memory of the other mount at the end",
     "restart: `sheen down`",
     "restart: `sheen up`",
@@ -112,6 +116,7 @@ fn measure(args: &Args, wanted: usize) -> io::Result<Values> {
     let source = status["source"].as_str().unwrap_or_default().to_owned();
     run(Command::new(&args.sheen).arg("mount").arg(source).arg(&idle))?;
     let memory_idle = rss(client(&idle)?)?;
+    let idle_ticks = ticks_when_idle(&[server(args)?, client(&idle)?])?;
     let list = |option: &str| seconds(|| run(Command::new("ls").arg(option).arg(idle.join("shared"))));
     let (names, cold, again) = (list("-f")?, list("-l")?, list("-l")?);
     let memory_at_end = rss(client(&idle)?)?;
@@ -130,6 +135,7 @@ fn measure(args: &Args, wanted: usize) -> io::Result<Values> {
         cold,
         again,
         memory_idle,
+        idle_ticks,
         memory_at_end,
         down,
         restarted,
@@ -177,6 +183,22 @@ fn client(mountpoint: &Path) -> io::Result<u64> {
         }
     }
     Err(io::Error::other("the mount's process was not found"))
+}
+
+/// Returns the processor time that processes use while nobody uses the file system, in clock ticks.
+fn ticks_when_idle(pids: &[u64]) -> io::Result<Cell> {
+    let all = || pids.iter().map(|pid| ticks(*pid)).sum::<io::Result<u64>>();
+    let before = all()?;
+    thread::sleep(IDLE);
+    Ok(Cell::number((all()? - before) as f64, 0, "ticks"))
+}
+
+/// Returns the processor time of a process so far, in clock ticks.
+fn ticks(pid: u64) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name of the program is in parentheses, and may contain spaces.
+    let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+    Ok(fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum())
 }
 
 /// Returns the resident memory of a process.
