@@ -326,6 +326,35 @@ fn generated_tables_are_those_of_the_stored_records() {
         let name = entry.path().file_stem().expect("a name").to_str().expect("UTF-8").to_owned();
         assert!(shown.contains(&name.as_str()), "docs/performance.md does not show the record {name}");
     }
+    let by_hand = tables_by_hand(&text);
+    assert!(by_hand.is_empty(), "docs/performance.md has tables without a record in the lines {by_hand:?}");
+}
+
+/// Returns the numbers of the lines with tables outside of generated blocks.
+fn tables_by_hand(document: &str) -> Vec<usize> {
+    let (mut is_generated, mut found) = (false, Vec::new());
+    for (number, line) in (1..).zip(document.lines()) {
+        match line {
+            "<!-- end -->" => is_generated = false,
+            line if line.starts_with("<!-- table: ") => is_generated = true,
+            line if line.starts_with('|') && !is_generated => found.push(number),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// `make performance` knows how to measure each stored record again.
+#[test]
+fn every_stored_record_can_be_measured_again() {
+    let script = fs::read_to_string(root().join("scripts/performance")).expect("UTF-8");
+    let patterns =
+        script.lines().filter_map(|line| line.split_once(") ").map(|(names, _)| names).or(line.strip_suffix(')')));
+    let known: Vec<&str> = patterns.flat_map(|names| names.split('|')).map(str::trim).collect();
+    for entry in fs::read_dir(root().join("docs/measurements")).expect("docs/measurements").flatten() {
+        let name = entry.path().file_stem().expect("a name").to_str().expect("UTF-8").to_owned();
+        assert!(known.contains(&name.as_str()), "scripts/performance does not measure the record {name}");
+    }
 }
 
 #[test]
