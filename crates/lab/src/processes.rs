@@ -192,6 +192,23 @@ pub fn osts(path: &Path) -> io::Result<Vec<u32>> {
     Ok(active.map(|target| target.index).collect())
 }
 
+/// Returns the indices of the OSTs of a pool, in the order in which they were added, without
+/// deactivated ones. `path`: in the file system.
+///
+/// # Errors
+/// There is no such pool. Otherwise as [`mount_info`].
+pub fn osts_of_pool(path: &Path, pool: &str) -> io::Result<Vec<u32>> {
+    let failed = |e: io::Error| named("find the pools of", path, &e);
+    let mut text = vec![0; TARGETS_BYTES_MAX];
+    let len = rustix::fs::getxattr(path, &*open_name(control::POOLS), &mut text).map_err(|e| failed(e.into()))?;
+    let pools = control::decode_pools(&text[..len]).ok_or_else(|| failed(Errno::EPROTO.into()))?;
+    let Some(found) = pools.into_iter().find(|found| found.name == pool) else {
+        return Err(io::Error::other(format!("the file system of {} has no pool {pool}", path.display())));
+    };
+    let active = osts(path)?;
+    Ok(found.osts.into_iter().filter(|ost| active.contains(ost)).collect())
+}
+
 /// Returns the NIDs of all processes.
 pub fn nids() -> Vec<String> {
     let asked = ask_all(&sockets(), &Request::Nids, GREETING_TIMEOUT);

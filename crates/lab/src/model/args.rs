@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::{output::OutputArgs, size};
+use crate::{output::OutputArgs, predict::system::pool_name, size};
 
 const EXAMPLES: &str = "\
 Examples:
   sheen lab model --calibrate ~/sheen                measure, and store a model of this file system
   sheen lab ior -N 4 -w -e -t 1m -b 64m -o ~/sheen/f  predicted and measured
   sheen lab model ~/sheen --report model.html        how well the model has predicted such runs
+  sheen lab model --calibrate ~/sheen --pool flash   a model of the OSTs of a pool
 
 The model is for this host and this file system. It is stored in ~/.local/state/sheen/lab.";
 
@@ -24,6 +25,9 @@ pub struct ModelArgs {
     /// Measure the file system, and store a model of it
     #[arg(long)]
     pub calibrate: bool,
+    /// A model of this pool of OSTs alone [default: of all OSTs]
+    #[arg(long, value_name = "POOL", value_parser = pool_name)]
+    pub pool: Option<String>,
     /// With --calibrate: number of mounts that stand for nodes. The tool mounts the file system so
     /// often
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]

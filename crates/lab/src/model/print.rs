@@ -80,7 +80,9 @@ impl Printer {
         let osts = counted(model.osts, "OST");
         self.lines.line(&format!(
             "model of {} ({osts}) on {}, calibrated {}",
-            model.key.fsname, model.key.host, model.calibrated
+            model.key.name(),
+            model.key.host,
+            model.calibrated
         ));
         self.lines.line(&format!("{:58}{:>14}{:>14}", "part", "write", "read"));
         for [part, write, read] in rows(model) {

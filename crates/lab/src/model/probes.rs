@@ -104,14 +104,15 @@ pub fn probes(nodes: u32, size: u64, system: &System) -> Vec<Job> {
         let size = transfers * transfer;
         let block = if access == InTurn { transfer } else { size };
         let workload = Workload { tasks, nodes, transfer, block, size, files: access == Files };
-        Job { workload, layout: striping.words(system.osts, system.first_ost) }
+        Job { workload, layout: striping.words(system) }
     };
     PROBES.iter().map(probe).collect()
 }
 
 impl Striping {
     /// Returns the arguments of `lfs setstripe`.
-    fn words(self, osts: u32, first: u32) -> Vec<String> {
+    fn words(self, system: &System) -> Vec<String> {
+        let (osts, first) = (system.osts, system.first_ost);
         let words = match self {
             One => format!("-c 1 -i {first}"),
             OverOne => format!("-o {}", vec![first.to_string(); OVERSTRIPED].join(",")),
@@ -119,7 +120,10 @@ impl Striping {
             All => format!("-c {osts}"),
             Over => format!("-C {}", (osts as usize * OVERSTRIPED).min(STRIPES_MAX)),
         };
-        words.split(' ').chain(["-S", "1m"]).map(str::to_owned).collect()
+        // A list of OSTs is one of the pool's already.
+        let pool = system.key.pool.as_ref().filter(|_| self != OverOne);
+        let pool = pool.into_iter().flat_map(|pool| ["-p", pool.as_str()]);
+        words.split(' ').chain(["-S", "1m"]).chain(pool).map(str::to_owned).collect()
     }
 }
 
@@ -141,7 +145,9 @@ mod tests {
             assert!(size * u64::from(tasks) <= 256 * MI, "{probe:?}");
         }
         assert!(probes(2, MI, &system()).iter().all(|probe| probe.workload.transfer <= MI));
-        assert_eq!(Striping::Over.words(2, 0), ["-C", "8", "-S", "1m"]);
-        assert_eq!(Striping::OverOne.words(2, 3), ["-o", "3,3,3,3", "-S", "1m"]);
+        assert_eq!(Striping::Over.words(&system()), ["-C", "16", "-S", "1m"]);
+        let pool = System { key: Key::new("f", &[], "h").of_pool("fast"), osts: 2, first_ost: 3 };
+        assert_eq!(Striping::One.words(&pool), ["-c", "1", "-i", "3", "-S", "1m", "-p", "fast"]);
+        assert_eq!(Striping::OverOne.words(&pool), ["-o", "3,3,3,3", "-S", "1m"]);
     }
 }

@@ -20,7 +20,7 @@ use crate::{
         load::{Direction, Workload},
         shape::Shape,
         store::{Model, Run, Store},
-        system::System,
+        system::{System, calibration},
     },
     prober::{Job, Measured, Prober, check_space, describe},
     record::Circumstances,
@@ -38,17 +38,14 @@ const SIZE_MIN: u64 = 1 << 20;
 /// A message for the user.
 pub fn main(args: &ModelArgs, words: &str) -> Result<(), String> {
     let text = |e: io::Error| e.to_string();
-    let system = System::of(&args.dir).map_err(text)?;
+    let system = System::in_pool(&args.dir, args.pool.as_deref()).map_err(text)?;
     let store = Store::of_user().ok_or("no directory for models: set SHEEN_LAB_DIR or HOME")?;
     if args.calibrate {
         return calibrate(args, words, &system, &store);
     }
     let model = system.model(&store).map_err(text)?.ok_or_else(|| {
-        let dir = args.dir.display();
-        format!(
-            "there is no model of this file system in {}: run `sheen lab model --calibrate {dir}`",
-            store.dir().display()
-        )
+        let calibrate = calibration(&args.dir, args.pool.as_deref());
+        format!("there is no model of {} in {}: run `{calibrate}`", system.name(), store.dir().display())
     })?;
     let mut runs = store.runs(&system.key).map_err(text)?;
     runs.retain(|run| run.calibrated == model.calibrated);
@@ -190,7 +187,7 @@ fn report(model: &Model, result: String, mut points: Vec<(f64, f64)>, runs: Vec<
     let label = |n: usize| if n == 1 || n.is_multiple_of(10) { n.to_string() } else { String::new() };
     let curve = |of: fn(&(f64, f64)) -> f64| points.iter().map(|point| Some(of(point))).collect();
     let chart = Chart {
-        title: format!("Model of {}: predicted and measured", model.key.fsname),
+        title: format!("Model of {}: predicted and measured", model.key.name()),
         axis: "runs, the slowest first".into(),
         categories: (1..=points.len()).map(label).collect(),
         series: vec!["measured".into(), "predicted".into()],
@@ -201,7 +198,7 @@ fn report(model: &Model, result: String, mut points: Vec<(f64, f64)>, runs: Vec<
         }],
     };
     Ok(Report {
-        title: format!("Model of {} on {}", model.key.fsname, model.key.host),
+        title: format!("Model of {} on {}", model.key.name(), model.key.host),
         result,
         charts: if points.is_empty() { Vec::new() } else { vec![chart.svg()?] },
         tables: vec![

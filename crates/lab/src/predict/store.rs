@@ -1,4 +1,4 @@
-//! Stored models, one for each file system and host, and the runs that they have predicted.
+//! Stored models, one for each file system or pool and host, and the runs that they have predicted.
 //!
 //! They are in `$SHEEN_LAB_DIR`, else in `$XDG_STATE_HOME/sheen/lab`, else in
 //! `~/.local/state/sheen/lab`.
@@ -35,6 +35,9 @@ pub struct Key {
     pub mgs: String,
     /// Name of the host.
     pub host: String,
+    /// The pool of OSTs; `None`: all OSTs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }
 
 /// A model.
@@ -84,12 +87,26 @@ impl Key {
             _ => address,
         };
         let mgs: Vec<String> = mgs_nids.iter().map(address).map(without_port).collect();
-        Key { fsname: fsname.into(), mgs: mgs.join(":"), host: host.into() }
+        Key { fsname: fsname.into(), mgs: mgs.join(":"), host: host.into(), pool: None }
+    }
+
+    /// Returns the key of a pool of the file system.
+    pub fn of_pool(self, pool: &str) -> Key {
+        Key { pool: Some(pool.to_owned()), ..self }
+    }
+
+    /// Describes the file system: `sheen`, or `sheen, pool fast`.
+    pub fn name(&self) -> String {
+        match &self.pool {
+            Some(pool) => format!("{}, pool {pool}", self.fsname),
+            None => self.fsname.clone(),
+        }
     }
 
     /// Returns the name of the model's file.
     fn file(&self) -> String {
-        let name = format!("{}@{}@{}.json", self.fsname, self.mgs, self.host);
+        let pool = self.pool.as_ref().map_or_else(String::new, |pool| format!("@{pool}"));
+        let name = format!("{}@{}@{}{pool}.json", self.fsname, self.mgs, self.host);
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "@.-_:".contains(c) { c } else { '_' }).collect()
     }
 }
@@ -248,6 +265,7 @@ mod tests {
         let key = Key::new("sheen", &nids, "node/1");
         assert_eq!(key.mgs, "127.0.0.1:10.0.0.2");
         assert_eq!(key.file(), "sheen@127.0.0.1:10.0.0.2@node_1.json");
+        assert_eq!(key.of_pool("fast").file(), "sheen@127.0.0.1:10.0.0.2@node_1@fast.json");
     }
 
     #[test]
@@ -261,6 +279,7 @@ mod tests {
         store.save(&model).unwrap();
         assert_eq!(store.model(&key("a")).unwrap(), Some(model.clone()));
         assert_eq!(store.model(&key("b")).unwrap(), None);
+        assert_eq!(store.model(&key("a").of_pool("fast")).unwrap(), None, "a pool has a model of its own");
         let job = (
             Workload { tasks: 1, nodes: 1, transfer: 1, block: 1, size: 1, files: false },
             Shape { stripes: 1, osts: 1, stripe_size: 1, all_osts: None },
