@@ -6,7 +6,7 @@ use crate::{
     advise::{
         apply,
         args::AdviseArgs,
-        candidates::{candidates, words},
+        candidates::{Common, candidates, words},
         choice::{Rated, choose, is_worth, rate, reason},
         measure, mount_rpcs,
         plan::{Basis, Job, basis, job},
@@ -14,12 +14,9 @@ use crate::{
         rpcs::RpcAdvice,
     },
     output::Outputs,
-    predict::{
-        costs::Costs,
-        load::{Direction, Workload},
-        shape::Shape,
-    },
+    predict::load::Workload,
     size::with_kib,
+    stats::counted,
 };
 
 const UNKNOWN: &str =
@@ -38,10 +35,9 @@ pub enum Recommended {
 
 impl Recommended {
     /// Returns the recommendation. `best`: index of the best candidate. `are_small`: the job is
-    /// about small files, of which the model says nothing. `have_objects`: the present layout
-    /// stores the bytes in objects, or is not considered.
-    fn of(best: usize, are_small: bool, have_objects: bool) -> Recommended {
-        match (are_small, have_objects) {
+    /// about small files, of which the model says nothing. `may`: nothing forbids a layout.
+    fn of(best: usize, are_small: bool, may: bool) -> Recommended {
+        match (are_small, may) {
             (_, false) => Recommended::Nothing,
             (true, true) => Recommended::DefaultLayout,
             (false, true) => Recommended::Candidate(best),
@@ -49,9 +45,9 @@ impl Recommended {
     }
 
     /// Returns the arguments of `lfs` for the layout; none if nothing is recommended.
-    fn layout(self, all: &[Rated]) -> Vec<String> {
+    fn layout(self, all: &[Rated], common: &Common) -> Vec<String> {
         match self {
-            Recommended::Candidate(index) => words(&all[index].shape),
+            Recommended::Candidate(index) => words(&all[index].shape, common),
             Recommended::DefaultLayout => PROGRESSIVE_OPTIONS.split(' ').map(str::to_owned).collect(),
             Recommended::Nothing => Vec::new(),
         }
@@ -76,14 +72,14 @@ pub struct Advice {
     pub recommended: Recommended,
     /// The present layout; `None`: it is not known, or on the MDT.
     pub now: Option<Rated>,
-    /// A property of the present layout that the recommended one lacks.
-    pub loses: Option<&'static str>,
     /// Arguments of `lfs` for the recommended layout.
     pub layout: Vec<String>,
     /// The command that sets it; `None`: a change is not worth it.
     pub command: Option<String>,
     /// The reason in a sentence.
     pub reason: String,
+    /// Sentences on the pool and the mirrors of the recommended layout.
+    pub notes: Vec<String>,
     /// The RPC parameters, or why there is no advice on them. `None`: the job needs none, or the
     /// round trip of a published system is not stated.
     pub rpcs: Result<Option<RpcAdvice>, String>,
@@ -98,41 +94,36 @@ impl Advice {
     pub fn new(args: &AdviseArgs) -> Result<(Advice, Outputs), String> {
         // A job to be watched does not begin without a model, nor if its advice cannot be applied.
         let basis = basis(args)?;
-        let loses = basis.system.as_ref().and_then(|_| present::loses(&args.path));
-        if let (Some(what), true) = (loses, args.apply) {
-            let path = args.path.display();
-            return Err(format!(
-                "--apply: {path} has {what}, which the recommended layout lacks: set a layout with lfs"
-            ));
-        }
+        mount_rpcs::check(args)?;
         let (job, outputs) = job(args)?;
         let basis = basis.only(&job.directions)?;
         measure::check(args, &job.workload, &basis)?;
-        Ok((Advice::for_job(args, basis, job, loses)?, outputs))
+        Ok((Advice::for_job(args, basis, job)?, outputs))
     }
 
-    /// Chooses a layout for a job. `loses`: a property that only the present layout has.
-    fn for_job(args: &AdviseArgs, basis: Basis, job: Job, loses: Option<&'static str>) -> Result<Advice, String> {
+    /// Chooses a layout for a job.
+    fn for_job(args: &AdviseArgs, basis: Basis, job: Job) -> Result<Advice, String> {
         let Job { workload, are_small, observed, warning, .. } = job;
-        let costs: Vec<(Direction, &Costs)> = basis.costs.iter().map(|(of, costs)| (*of, costs)).collect();
-        let rated = |shape: &Shape| rate(&workload, shape, basis.osts, &costs);
-        let all: Vec<Rated> = candidates(&workload, basis.osts).iter().map(rated).collect();
+        let shapes = candidates(&workload, basis.site.osts, basis.common.mirrors);
+        let all: Vec<Rated> = shapes.iter().map(|shape| rate(&workload, shape, &basis.site)).collect();
         let best = choose(&all).ok_or("there is no OST")?;
-        let present = basis.system.as_ref().map(|_| present::shape(&args.path, &workload, basis.osts));
-        let now = present.flatten().as_ref().map(rated);
+        let is_real = basis.system.is_some();
+        let shape = |workload: &Workload| present::shape(&args.path, workload, basis.present.osts).filter(|_| is_real);
+        let now = shape(&workload).map(|shape| rate(&workload, &shape, &basis.present));
         // For new files of a directory. Those that have objects would gain little by a migration.
-        let are_small = are_small && present.is_some() && args.path.is_dir();
+        let are_small = are_small && is_real && args.path.is_dir();
         let small = Workload { tasks: 1, files: true, size: PROGRESSIVE_ON_MDT, ..workload };
-        let have_objects = match are_small {
-            true => present::shape(&args.path, &small, basis.osts).is_some(),
-            false => present.is_none() || now.is_some(),
-        };
-        let recommended = Recommended::of(best, are_small, have_objects);
+        let have_objects = if are_small { shape(&small).is_some() } else { !is_real || now.is_some() };
+        let obstacle = obstacle(&basis, are_small, have_objects);
+        let recommended = Recommended::of(best, are_small, obstacle.is_none());
         let before = now.as_ref().unwrap_or(&all[0]);
         let reason = match recommended {
             Recommended::Candidate(index) => reason(before, &all[index]),
-            Recommended::Nothing if !are_small => UNKNOWN.to_owned(),
-            Recommended::DefaultLayout | Recommended::Nothing => reason_of_small(have_objects),
+            Recommended::DefaultLayout => {
+                let most = with_kib(PROGRESSIVE_ON_MDT);
+                format!("Files of at most {most} are fastest on the MDT, which returns them with their names.")
+            }
+            Recommended::Nothing => obstacle.unwrap_or_default(),
         };
         if are_small && args.measure {
             return Err(format!("--measure: there is no model of small files to compare with. {reason}"));
@@ -142,18 +133,17 @@ impl Advice {
             Recommended::DefaultLayout => true,
             Recommended::Nothing => false,
         };
-        let layout = recommended.layout(&all);
-        let place = if present.is_some() { args.path.display().to_string() } else { "DIRECTORY".into() };
+        let layout = recommended.layout(&all, &basis.common);
+        let place = if is_real { args.path.display().to_string() } else { "DIRECTORY".into() };
         let command = changes.then(|| apply::command(&args.path, &layout, &place));
-        let loses = loses.filter(|_| recommended != Recommended::Nothing);
-        let rpcs = match recommended {
-            // With the layout that the files will have.
-            Recommended::Candidate(index) => {
-                let rated = now.as_ref().filter(|_| !changes).unwrap_or(&all[index]);
-                mount_rpcs::advise(args, &basis, &workload, rated)
-            }
-            Recommended::DefaultLayout | Recommended::Nothing => Ok(None),
+        // With the layout that the files will have.
+        let rated = match recommended {
+            Recommended::Candidate(index) if changes || now.is_none() => Some((&all[index], &basis.site)),
+            _ if are_small => None,
+            _ => now.as_ref().map(|now| (now, &basis.present)),
         };
+        let notes = rated.map_or_else(Vec::new, |(rated, _)| notes(&basis, rated));
+        let rpcs = rated.map_or(Ok(None), |(rated, site)| mount_rpcs::advise(args, &workload, rated, site));
         Ok(Advice {
             workload,
             are_small,
@@ -163,10 +153,10 @@ impl Advice {
             all,
             recommended,
             now,
-            loses,
             layout,
             command,
             reason,
+            notes,
             rpcs,
         })
     }
@@ -190,18 +180,73 @@ impl Advice {
     }
 }
 
-/// Returns the reason of an advice for small files. `have_objects`: they are not on the MDT.
-fn reason_of_small(have_objects: bool) -> String {
-    let most = with_kib(PROGRESSIVE_ON_MDT);
-    match have_objects {
-        true => format!("Files of at most {most} are fastest on the MDT, which returns them with their names."),
-        false => format!("Files of at most {most} are on the MDT, where they are fastest: nothing is recommended."),
+/// Returns why nothing is recommended, if that is so. `have_objects`: the present layout stores the
+/// bytes in objects, or is not considered.
+fn obstacle(basis: &Basis, are_small: bool, have_objects: bool) -> Option<String> {
+    if let Some(what) = basis.lost {
+        return Some(format!("The present layout has {what}, which no other one would have: nothing is recommended."));
     }
+    let most = with_kib(PROGRESSIVE_ON_MDT);
+    let lacks = match () {
+        () if basis.common.mirrors > 1 => Some("has no mirrors"),
+        () => basis.common.pool.as_ref().map(|_| "is in no pool"),
+    };
+    match (are_small, have_objects, lacks) {
+        (false, false, _) => Some(UNKNOWN.to_owned()),
+        (true, false, _) => {
+            Some(format!("Files of at most {most} are on the MDT, where they are fastest: nothing is recommended."))
+        }
+        (true, true, Some(lacks)) => Some(format!(
+            "Files of at most {most} are fastest on the MDT, but the default layout {lacks}: nothing is recommended."
+        )),
+        (true, true, None) | (false, true, _) => None,
+    }
+}
+
+/// Returns sentences on the pool and the mirrors of a layout.
+fn notes(basis: &Basis, rated: &Rated) -> Vec<String> {
+    let Common { mirrors, pool } = &basis.common;
+    let osts = counted(basis.site.osts, "OST");
+    let pool = pool.as_ref().map(|pool| format!("The advice is for pool {pool}, which has {osts}."));
+    let mirrored = (*mirrors > 1).then(|| {
+        let resync = match rated.resync_seconds {
+            Some(seconds) if basis.site.mirrors.resync => {
+                format!("a resync of the others takes {seconds:.1} s more, and is part of the job")
+            }
+            Some(seconds) => format!("a resync of the others takes {seconds:.1} s more"),
+            None => "the model lacks reads, so the time of a resync is not known".to_owned(),
+        };
+        format!("The layout has {mirrors} mirrors, as before. Writes go to one of them; {resync}.")
+    });
+    let shared = (u32::from(*mirrors) > basis.site.osts && *mirrors > 1)
+        .then(|| format!("The mirrors share OSTs: {osts} for {mirrors} mirrors."));
+    pool.into_iter().chain(mirrored).chain(shared).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        advise::choice::Site,
+        predict::{costs::Costs, load::Direction, mirrors::Mirrors, shape::Shape},
+    };
+
+    fn basis_with(common: Common, lost: Option<&'static str>) -> Basis {
+        let costs = vec![(Direction::Write, Costs::TYPICAL)];
+        let mirrors = Mirrors { count: common.mirrors, ..Mirrors::ONE };
+        let site = Site { osts: 4, costs, mirrors };
+        Basis {
+            name: String::new(),
+            present: site.clone(),
+            site,
+            left_out: Vec::new(),
+            system: None,
+            published: None,
+            common,
+            lost,
+            warning: None,
+        }
+    }
 
     #[test]
     fn nothing_is_recommended_for_files_on_the_mdt() {
@@ -209,8 +254,42 @@ mod tests {
         assert_eq!(Recommended::of(3, true, true), Recommended::DefaultLayout);
         for are_small in [false, true] {
             let recommended = Recommended::of(3, are_small, false);
-            assert_eq!((recommended, recommended.layout(&[])), (Recommended::Nothing, Vec::new()));
+            let layout = recommended.layout(&[], &Common::NONE);
+            assert_eq!((recommended, layout), (Recommended::Nothing, Vec::new()));
         }
-        assert!(reason_of_small(false).starts_with("Files of at most 64 KiB are on the MDT"));
+        let plain = basis_with(Common::NONE, None);
+        assert!(obstacle(&plain, true, false).unwrap().starts_with("Files of at most 64 KiB are on the MDT"));
+        assert_eq!(obstacle(&plain, false, false).as_deref(), Some(UNKNOWN));
+        assert_eq!((obstacle(&plain, true, true), obstacle(&plain, false, true)), (None, None));
+    }
+
+    #[test]
+    fn default_layout_replaces_neither_mirrors_nor_a_pool() {
+        let mirrors = basis_with(Common { mirrors: 2, pool: None }, None);
+        assert!(obstacle(&mirrors, true, true).unwrap().contains("the default layout has no mirrors"));
+        let pool = basis_with(Common { mirrors: 1, pool: Some("fast".into()) }, None);
+        assert!(obstacle(&pool, true, true).unwrap().contains("the default layout is in no pool"));
+        assert_eq!((obstacle(&mirrors, false, true), obstacle(&pool, false, true)), (None, None));
+        let lost = basis_with(Common::NONE, Some("parts in different pools"));
+        assert!(obstacle(&lost, false, true).unwrap().starts_with("The present layout has parts in different pools"));
+    }
+
+    #[test]
+    fn notes_name_the_pool_and_the_cost_of_a_resync() {
+        let mut basis = basis_with(Common { mirrors: 2, pool: Some("fast".into()) }, None);
+        basis.site.mirrors.copy = Some((Costs::TYPICAL, Costs::TYPICAL));
+        let job = Workload { tasks: 1, nodes: 1, transfer: 1 << 20, block: 1 << 20, size: 1 << 30, files: false };
+        let shape = Shape { stripes: 1, osts: 1, stripe_size: 1 << 20, all_osts: None };
+        let of = |basis: &Basis| notes(basis, &rate(&job, &shape, &basis.site));
+        let known = of(&basis);
+        assert_eq!(known[0], "The advice is for pool fast, which has 4 OSTs.");
+        assert!(known[1].starts_with("The layout has 2 mirrors, as before.") && known[1].ends_with(" s more."));
+        basis.site.mirrors.resync = true;
+        assert!(of(&basis)[1].ends_with(" s more, and is part of the job."));
+        basis.site.mirrors.copy = None;
+        assert!(of(&basis)[1].contains("the model lacks reads"));
+        basis.site.osts = 1;
+        assert_eq!(of(&basis)[2], "The mirrors share OSTs: 1 OST for 2 mirrors.");
+        assert!(of(&basis_with(Common::NONE, None)).is_empty());
     }
 }

@@ -4,7 +4,11 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::Parser;
 
-use crate::{output::OutputArgs, predict::load::Direction, size};
+use crate::{
+    output::OutputArgs,
+    predict::{load::Direction, system::pool_name},
+    size,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,6 +18,7 @@ Examples:
   sheen lab advise -N 8 -F -t 1m -b 4g ~/sheen/out --apply  a file for each task; set the layout
   sheen lab advise -N 8 -t 1m -b 4g ~/sheen/out/big.dat     for a file; --apply migrates it
   sheen lab advise -N 32 --nodes 1 -F -b 4g --round-trip 10 ~/sheen/out  as over 1,000 km of fibre
+  sheen lab advise -N 8 -t 1m -b 4g ~/sheen/out --pool flash on the OSTs of a pool
   sheen lab advise -N 48 -t 16m -b 16m -s 64 --system flash for a published system
 
 IOR's options describe a job. Without them, it is the one that the mounts have observed. First calibrate a model: sheen lab model --calibrate ~/sheen";
@@ -28,7 +33,7 @@ pub struct AdviseArgs {
     /// Number of tasks [default: 1]
     #[arg(short = 'N', long = "tasks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub tasks: Option<u32>,
-    /// Number of nodes on which they run [default: one for each task]
+    /// Number of nodes on which they run [default: those of --mounts, else one for each task]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub nodes: Option<u32>,
     /// Bytes of one read or write [default: 1m]
@@ -55,6 +60,17 @@ pub struct AdviseArgs {
     /// Observations of another host: its `lctl get_param llite.*.access_patterns`
     #[arg(long, value_name = "FILE", conflicts_with = "system")]
     pub observed: Vec<PathBuf>,
+    /// Advice for the OSTs of this pool [default: the pool of the present layout, or all OSTs]
+    #[arg(long, value_name = "POOL", conflicts_with = "system", value_parser = pool_name)]
+    pub pool: Option<String>,
+    /// The time of the job includes a resync of the mirrors after its writes, so that it reads all
+    /// of them
+    #[arg(long, conflicts_with_all = ["system", "measure"])]
+    pub resync: bool,
+    /// Mounts of the job on this host, which stand for nodes: RPC parameters and readahead of all
+    /// count [default: the mount of PATH]
+    #[arg(long, value_name = "DIR,…", value_delimiter = ',', conflicts_with = "system")]
+    pub mounts: Vec<PathBuf>,
     /// Round trip to the OSTs in milliseconds, for RPC parameters [default: measured]
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub round_trip: Option<f64>,
@@ -62,7 +78,7 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub ost_rate: Option<f64>,
     /// Set the layout: of the directory for new files, or of the file by a migration. Also set the
-    /// RPC parameters of this host's mounts
+    /// RPC parameters and the readahead of the mounts
     #[arg(long, conflicts_with_all = ["system", "measure"])]
     pub apply: bool,
     /// Also measure all candidates, and compare the recommended one with the best
@@ -104,6 +120,12 @@ impl AdviseArgs {
         numbers || sizes || self.files || self.system.is_some()
     }
 
+    /// Returns the number of nodes of a job that options describe.
+    pub fn nodes_of(&self, tasks: u32) -> u32 {
+        let mounts = u32::try_from(self.mounts.len()).ok().filter(|mounts| *mounts > 0);
+        self.nodes.unwrap_or_else(|| mounts.map_or(tasks, |mounts| mounts.min(tasks)))
+    }
+
     /// Returns the kinds of accesses that the user wants to consider.
     pub fn directions(&self) -> Vec<Direction> {
         let both = self.write == self.read;
@@ -116,9 +138,21 @@ impl AdviseArgs {
 mod tests {
     use super::*;
 
+    fn parsed(words: &[&str]) -> Result<AdviseArgs, clap::Error> {
+        AdviseArgs::try_parse_from(["advise"].iter().chain(words))
+    }
+
+    #[test]
+    fn mounts_are_nodes_unless_their_number_is_stated() {
+        let nodes = |words: &[&str]| parsed(words).unwrap().nodes_of(4);
+        assert_eq!((nodes(&[]), nodes(&["--mounts", "/a,/b"]), nodes(&["--mounts", "/a,/b,/c,/d,/e"])), (4, 2, 4));
+        assert_eq!(nodes(&["--mounts", "/a,/b", "--nodes", "3"]), 3);
+        assert!(!parsed(&["--mounts", "/a,/b"]).unwrap().describe_a_job(), "the mounts may have observed it");
+        assert!(parsed(&["--pool", "no pool"]).is_err() && parsed(&["--pool", "flash"]).is_ok());
+    }
+
     #[test]
     fn round_trip_and_rate_are_checked() {
-        let parsed = |words: &[&str]| AdviseArgs::try_parse_from(["advise"].iter().chain(words));
         let args = parsed(&["--round-trip", "4.14", "--ost-rate", "1000"]).unwrap();
         assert_eq!((args.round_trip, args.ost_rate), (Some(4.14), Some(1000.0)));
         assert!(!args.describe_a_job(), "they do not describe the accesses");

@@ -6,6 +6,7 @@ use crate::{
     predict::{
         costs::{Costs, Part, Prediction},
         load::{Direction, Load, Workload},
+        mirrors::Mirrors,
         shape::Shape,
     },
     stats::counted,
@@ -23,8 +24,10 @@ pub struct Rated {
     pub shape: Shape,
     /// Predicted rates of the job's accesses.
     pub rates: Vec<(Direction, Prediction)>,
-    /// Seconds of the job.
+    /// Seconds of the job, with those of the resync if it is part of the job.
     pub seconds: f64,
+    /// Seconds of a resync of all mirrors; `None`: there are none, or the model does not know.
+    pub resync_seconds: Option<f64>,
 }
 
 impl Rated {
@@ -40,15 +43,28 @@ impl Rated {
     }
 }
 
-/// The costs of each of a job's accesses.
-pub type AllCosts<'a> = [(Direction, &'a Costs)];
+/// Where the files of a job are: what its rate depends on beside stripes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Site {
+    /// Number of OSTs of the file system or pool.
+    pub osts: u32,
+    /// The costs of each of the job's accesses.
+    pub costs: Vec<(Direction, Costs)>,
+    /// The mirrors of each file.
+    pub mirrors: Mirrors,
+}
 
 /// Rates a layout.
-pub fn rate(workload: &Workload, shape: &Shape, osts: u32, costs: &AllCosts<'_>) -> Rated {
-    let load = Load::of(workload, shape, osts);
-    let rates: Vec<_> = costs.iter().map(|(direction, costs)| (*direction, costs.predict(&load))).collect();
-    let seconds = rates.iter().map(|(_, prediction)| load.mib / prediction.rate).sum();
-    Rated { shape: *shape, rates, seconds }
+pub fn rate(workload: &Workload, shape: &Shape, site: &Site) -> Rated {
+    let load = Load::of(workload, shape, site.osts);
+    let read = load.over_mirrors(site.mirrors.read_at_once(workload), site.osts);
+    let of = |direction: Direction| if direction == Direction::Read { &read } else { &load };
+    let rates: Vec<_> =
+        site.costs.iter().map(|(direction, costs)| (*direction, costs.predict(of(*direction)))).collect();
+    let seconds: f64 = rates.iter().map(|(_, prediction)| load.mib / prediction.rate).sum();
+    let resync_seconds = site.mirrors.resync_seconds(workload, shape, site.osts);
+    let seconds = seconds + resync_seconds.filter(|_| site.mirrors.resync).unwrap_or(0.0);
+    Rated { shape: *shape, rates, seconds, resync_seconds }
 }
 
 /// Returns the index of the recommended layout: the one with the fewest stripes of those that take
@@ -93,16 +109,20 @@ fn capitalised(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{advise::candidates::candidates, predict::presets::preset};
+    use crate::{
+        advise::candidates::candidates,
+        predict::{costs::COSTS, presets::preset},
+    };
 
     const MI: u64 = 1 << 20;
 
     fn chosen(system: &str, job: Workload, osts: u32) -> Rated {
         let write = &preset(system).unwrap().write;
-        let all: Vec<Rated> = candidates(&job, osts)
+        let site = Site { osts, costs: vec![(Direction::Write, *write)], mirrors: Mirrors::ONE };
+        let all: Vec<Rated> = candidates(&job, osts, 1)
             .iter()
             .filter(|shape| shape.stripe_size == job.transfer)
-            .map(|shape| rate(&job, shape, osts, &[(Direction::Write, write)]))
+            .map(|shape| rate(&job, shape, &site))
             .collect();
         all[choose(&all).unwrap()].clone()
     }
@@ -142,12 +162,46 @@ mod tests {
         let job = in_turn(48, MI);
         let write = &preset("flash").unwrap().write;
         let shape = |stripes| Shape { stripes, osts: 1, stripe_size: MI, all_osts: None };
-        let rated = |stripes| rate(&job, &shape(stripes), 1, &[(Direction::Write, write)]);
+        let site = Site { osts: 1, costs: vec![(Direction::Write, *write)], mirrors: Mirrors::ONE };
+        let rated = |stripes| rate(&job, &shape(stripes), &site);
         let text = reason(&rated(1), &rated(32));
         assert_eq!(text, "Nodes take turns with the locks of an object; 32 stripes separate them.");
         assert!(
             reason(&rated(48), &rated(32)).starts_with("No layout is faster than 48 stripes of 1 MiB on 1 OST by 5 %")
         );
         assert!(is_worth(&rated(1), &rated(32)) && !is_worth(&rated(48), &rated(32)));
+    }
+
+    /// One node writes a file of 1024 MiB, and eight nodes read it, on 4 OSTs of 100 MiB/s.
+    fn with_mirrors(mirrors: Mirrors, stripes: u32) -> Rated {
+        let ost = Costs { ost_mib: 0.01, ..Costs::from_array([1e-12; COSTS]) };
+        let job = Workload { block: 128 * MI, size: 128 * MI, ..in_turn(8, MI) };
+        let shape = Shape { stripes, osts: stripes, stripe_size: MI, all_osts: None };
+        let costs = Direction::ALL.map(|direction| (direction, ost)).to_vec();
+        rate(&job, &shape, &Site { osts: 4, costs, mirrors: Mirrors { copy: Some((ost, ost)), ..mirrors } })
+    }
+
+    #[test]
+    fn writes_go_to_one_mirror_and_reads_to_those_that_are_up_to_date() {
+        let rates = |mirrors: Mirrors| {
+            let rated = with_mirrors(mirrors, 1);
+            Direction::ALL.map(|direction| rated.rate(direction).unwrap().round())
+        };
+        assert_eq!(rates(Mirrors::ONE), [100.0, 100.0]);
+        assert_eq!(rates(Mirrors { count: 2, ..Mirrors::ONE }), [100.0, 100.0], "the other one is stale");
+        let both = rates(Mirrors { count: 2, fresh: 2, ..Mirrors::ONE });
+        assert!(both[0] == 100.0 && (195.0..=200.0).contains(&both[1]), "{both:?}");
+    }
+
+    #[test]
+    fn resync_counts_if_it_is_part_of_the_job() {
+        let two = Mirrors { count: 2, ..Mirrors::ONE };
+        let (alone, with_it) = (with_mirrors(two, 1), with_mirrors(Mirrors { resync: true, ..two }, 1));
+        let seconds = alone.resync_seconds.unwrap();
+        assert!((20.4..20.6).contains(&seconds), "1024 MiB read and written at 100 MiB/s: {seconds}");
+        assert_eq!((alone.resync_seconds, with_it.seconds), (with_it.resync_seconds, alone.seconds + seconds));
+        assert_eq!(with_mirrors(Mirrors::ONE, 1).resync_seconds, None);
+        let wide = with_mirrors(two, 2).resync_seconds.unwrap();
+        assert!(wide < seconds * 0.6, "two OSTs share each mirror: {wide}");
     }
 }

@@ -44,7 +44,7 @@ pub struct Timed {
 /// A message for the user.
 pub fn check(args: &AdviseArgs, workload: &Workload, basis: &Basis) -> Result<(), String> {
     let Workload { tasks, nodes, .. } = *workload;
-    let reads = basis.costs.iter().any(|(direction, _)| *direction == Direction::Read);
+    let reads = basis.site.costs.iter().any(|(direction, _)| *direction == Direction::Read);
     match () {
         () if !args.measure => Ok(()),
         () if nodes > NODES_MAX => {
@@ -76,14 +76,14 @@ pub fn measure(
     };
     let workload = smaller(workload);
     machine::check_memory(workload.transfer.saturating_mul(workload.tasks.into()))?;
-    let job = |rated: &Rated| Job { workload, layout: words(&rated.shape) };
+    let job = |rated: &Rated| Job { workload, layout: words(&rated.shape, &basis.common) };
     let jobs: Vec<Job> = all.iter().map(job).collect();
     let phases = jobs.len() * args.repetitions as usize * (1 + usize::from(workload.nodes > 1));
     let mut session = Session::with_outputs(phases, &args.output, outputs);
     let dir = dir_at(&args.path);
     check_space(dir, &jobs)?;
     let prober = Prober::new(dir, system, "advise", workload.nodes, args.repetitions).map_err(|e| e.to_string())?;
-    let directions: Vec<Direction> = basis.costs.iter().map(|(direction, _)| *direction).collect();
+    let directions: Vec<Direction> = basis.site.costs.iter().map(|(direction, _)| *direction).collect();
     let mut timed = Vec::new();
     let result = prober.run(&jobs, &mut session, |number, measured| {
         let counted = measured.iter().filter(|m| directions.contains(&m.direction));

@@ -1,5 +1,5 @@
-//! RPC parameters of a mount: the present values, the round trip to its OSTs, and how to set other
-//! values.
+//! RPC parameters and readahead of mounts: the present values, the round trip to their OSTs, and
+//! how to set other values.
 //!
 //! The round trip is that of requests for the space of an OST, which carry no data. The mount sends
 //! some for this tool, which reads their times in `osc.*.stats`.
@@ -11,18 +11,18 @@ use std::{collections::BTreeMap, io, path::Path};
 use crate::{
     advise::{
         args::AdviseArgs,
-        choice::Rated,
-        plan::Basis,
-        rpcs::{Accesses, Present, RpcAdvice},
+        choice::{Rated, Site},
+        rpcs::{Accesses, Mounted, Present, RpcAdvice, Window},
     },
     machine,
     predict::{
-        flight::{Link, READ_AHEAD_DEFAULT, READ_AHEAD_MIN, Requests, Rpcs},
-        load::Workload,
+        flight::{Link, Requests, Rpcs},
+        load::{Direction, Workload},
     },
     processes::{self, Process},
     program::Sheen,
     stop,
+    user_mounts::{UserMounts, twice},
 };
 
 const MIB: u64 = 1 << 20;
@@ -32,13 +32,25 @@ const ROUNDS: usize = 4;
 /// Name of these requests in `osc.*.stats`.
 const STATFS: &str = "ost_statfs";
 
-/// A mount.
-struct Mounted {
-    rpcs: Present,
-    /// Readahead window in bytes.
-    read_ahead: u64,
-    /// Seconds.
-    round_trip: f64,
+/// Checks `--mounts`.
+///
+/// # Errors
+/// A message for the user: a directory is on no mount, on one of another file system than PATH, or
+/// is named twice.
+pub fn check(args: &AdviseArgs) -> Result<(), String> {
+    if args.mounts.is_empty() {
+        return Ok(());
+    }
+    if let Some(mount) = twice(&args.mounts) {
+        return Err(format!("--mounts: {} is named twice", mount.display()));
+    }
+    let text = |e: io::Error| e.to_string();
+    let (mounts, fsname) =
+        (UserMounts::new(&args.mounts).map_err(text)?, processes::mount_info(&args.path).map_err(text)?.fsname);
+    match mounts.fsname == fsname {
+        true => Ok(()),
+        false => Err(format!("--mounts: {} is on {fsname}, not on {}", args.path.display(), mounts.fsname)),
+    }
 }
 
 /// Recommends RPC parameters for a job with the layout of `rated`. `None`: the round trip of a
@@ -46,56 +58,64 @@ struct Mounted {
 ///
 /// # Errors
 /// A message for the user: the parameters, or the round trip, are not known.
-pub fn advise(
-    args: &AdviseArgs,
-    basis: &Basis,
-    workload: &Workload,
-    rated: &Rated,
-) -> Result<Option<RpcAdvice>, String> {
+pub fn advise(args: &AdviseArgs, workload: &Workload, rated: &Rated, site: &Site) -> Result<Option<RpcAdvice>, String> {
     let stated = args.round_trip.map(|milliseconds| milliseconds / 1e3);
-    let mount = match (&basis.system, stated) {
-        (Some(_), _) => mounted(&args.path, basis.osts, stated).map_err(|e| e.to_string())?,
-        (None, Some(round_trip)) => published(round_trip),
-        (None, None) => return Ok(None),
+    let present = match (args.system.is_some(), stated) {
+        (false, _) => of_mounts(args, site.osts, stated).map_err(|e| e.to_string())?,
+        (true, Some(round_trip)) => Present::of(vec![published(round_trip)], Rpcs::MAX),
+        (true, None) => return Ok(None),
+    };
+    let present = present.ok_or("there is no mount")?;
+    let mirrors = |direction| match direction {
+        Direction::Write => 1.0,
+        Direction::Read => site.mirrors.read_at_once(workload),
     };
     let accesses = rated.rates.iter().filter_map(|(direction, prediction)| {
-        let (_, costs) = basis.costs.iter().find(|(of, _)| of == direction)?;
-        let requests = Requests::of(*direction, workload, &rated.shape, basis.osts, mount.read_ahead);
-        let link = Link { round_trip: mount.round_trip, ost: args.ost_rate.unwrap_or(1.0 / costs.ost_mib) };
+        let (_, costs) = site.costs.iter().find(|(of, _)| of == direction)?;
+        let requests = Requests::of(*direction, workload, &rated.shape, site.osts, mirrors(*direction));
+        let link = Link { round_trip: present.round_trip(), ost: args.ost_rate.unwrap_or(1.0 / costs.ost_mib) };
         let rate = args.ost_rate.map_or(prediction.rate, |ost| requests.at_rate_of_ost(ost));
         Some(Accesses { requests, link, rate })
     });
-    Ok(Some(RpcAdvice::new(&accesses.collect::<Vec<_>>(), &mount.rpcs, mount.round_trip)))
+    Ok(Some(RpcAdvice::new(&accesses.collect::<Vec<_>>(), &present)))
 }
 
 /// Returns a new mount of any file system.
 fn published(round_trip: f64) -> Mounted {
+    let window = Some(Window { max_mb: Rpcs::MAX.read_ahead_mb, per_file_mb: Rpcs::DEFAULT.read_ahead_mb });
     let (lowest, highest) = (Rpcs::DEFAULT, Rpcs::DEFAULT);
-    let rpcs = Present { lowest, highest, most: Rpcs::MAX, osts: "osc.*".into() };
-    Mounted { rpcs, read_ahead: READ_AHEAD_DEFAULT, round_trip }
+    Mounted { lowest, highest, window, osts: "osc.*".into(), llite: "llite.*".into(), round_trip }
+}
+
+/// Returns the parameters of the job's mounts: of the stated ones, or else of the mount of PATH.
+/// Measures the round trips unless one is stated, in seconds. `osts`: number of OSTs of the files.
+fn of_mounts(args: &AdviseArgs, osts: u32, stated: Option<f64>) -> io::Result<Option<Present>> {
+    let mounts = if args.mounts.is_empty() { std::slice::from_ref(&args.path) } else { &args.mounts[..] };
+    let found = mounts.iter().map(|mount| mounted(mount, stated)).collect::<io::Result<Vec<_>>>()?;
+    // All OSTs together have dirty data of at most half of the memory.
+    let memory = machine::total_memory().map_or(u64::MAX, |bytes| bytes / 2 / u64::from(osts.max(1)) / MIB);
+    Ok(Present::of(found, Rpcs { dirty_mb: Rpcs::MAX.dirty_mb.min(memory), ..Rpcs::MAX }))
 }
 
 /// Returns the mount that contains a file or directory. Measures the round trip unless it is
 /// stated, in seconds.
-fn mounted(path: &Path, osts: u32, stated: Option<f64>) -> io::Result<Mounted> {
+fn mounted(path: &Path, stated: Option<f64>) -> io::Result<Mounted> {
     let info = processes::mount_info(path)?;
-    let (llite, osc) =
+    let (llite, osts) =
         (format!("llite.{}-{}", info.fsname, info.instance), format!("osc.{}-OST*-osc-{}", info.fsname, info.instance));
     let process = process(&format!("{llite}.uuid"))?;
-    let values = Rpcs::NAMES.map(|name| process.values(&format!("{osc}.{name}")));
-    let [in_flight, pages, dirty_mb] = values;
-    let all = [range(&in_flight?)?, range(&pages?)?, range(&dirty_mb?)?];
-    let (lowest, highest) =
-        (Rpcs::from_array(all.map(|(lowest, _)| lowest)), Rpcs::from_array(all.map(|(_, highest)| highest)));
-    // All OSTs together have dirty data of at most half of the memory.
-    let memory = machine::total_memory().map_or(u64::MAX, |bytes| bytes / 2 / u64::from(osts.max(1)) / MIB);
-    let most = Rpcs { dirty_mb: Rpcs::MAX.dirty_mb.min(memory), ..Rpcs::MAX };
-    let rpcs = Present { lowest, highest, most, osts: osc.clone() };
+    let values = |name: &str| range(&process.values(&format!("{osts}.{name}"))?);
+    let (in_flight, pages, dirty_mb) =
+        (values("max_rpcs_in_flight")?, values("max_pages_per_rpc")?, values("max_dirty_mb")?);
+    let window = window(&process, &llite);
+    let read_ahead_mb = window.map_or(0, |window| window.max_mb.min(window.per_file_mb));
+    let lowest = Rpcs { in_flight: in_flight.0, pages: pages.0, dirty_mb: dirty_mb.0, read_ahead_mb };
+    let highest = Rpcs { in_flight: in_flight.1, pages: pages.1, dirty_mb: dirty_mb.1, read_ahead_mb };
     let round_trip = match stated {
         Some(round_trip) => round_trip,
-        None => round_trip(path, &process, &format!("{osc}.stats"))?,
+        None => round_trip(path, &process, &format!("{osts}.stats"))?,
     };
-    Ok(Mounted { rpcs, read_ahead: read_ahead(&process, &llite), round_trip })
+    Ok(Mounted { lowest, highest, window, osts, llite, round_trip })
 }
 
 /// Returns the process with a parameter. Its user may be another one, who lets all users read.
@@ -113,11 +133,11 @@ fn range(values: &[(String, String)]) -> io::Result<(u64, u64)> {
     numbers.iter().copied().min().zip(numbers.iter().copied().max()).ok_or_else(bad)
 }
 
-/// Returns the readahead window in bytes: that of the kernel, if the mount cannot set it.
-fn read_ahead(process: &Process, llite: &str) -> u64 {
+/// Returns the readahead window; `None`: the mount cannot set it.
+fn window(process: &Process, llite: &str) -> Option<Window> {
     let value = |name: &str| process.get(&format!("{llite}.{name}")).ok()?.trim().parse::<u64>().ok();
-    let both = value("max_read_ahead_mb").zip(value("max_read_ahead_per_file_mb"));
-    both.map_or(READ_AHEAD_MIN, |(all, per_file)| all.min(per_file).saturating_mul(MIB))
+    let (max_mb, per_file_mb) = (value("max_read_ahead_mb")?, value("max_read_ahead_per_file_mb")?);
+    Some(Window { max_mb, per_file_mb })
 }
 
 /// Measures the round trip to the farthest OST, in seconds. `stats`: pattern of the parameters with
@@ -168,7 +188,7 @@ fn times(process: &Process, stats: &str) -> io::Result<BTreeMap<String, Times>> 
     Ok(values.filter_map(|(name, value)| Some((name, Times::of(&value)?))).collect())
 }
 
-/// Sets parameters of a mount, as `lctl set_param`.
+/// Sets parameters of mounts, as `lctl set_param`.
 ///
 /// # Errors
 /// A process is not one of this user's, does not answer, or refuses a value.

@@ -7,17 +7,20 @@ use sheen_layout::PROGRESSIVE_ON_MDT;
 use crate::{
     advise::{
         args::AdviseArgs,
+        candidates::Common,
+        choice::Site,
         observed::{self, Observed},
+        present,
         watch::watch,
     },
     ior,
     output::Outputs,
     predict::{
-        costs::Costs,
         load::{Direction, Workload},
+        mirrors::Mirrors,
         presets::{PRESETS, Preset, preset},
-        store::Store,
-        system::System,
+        store::{Model, Store},
+        system::{System, calibration},
     },
     stats::counted,
 };
@@ -28,35 +31,51 @@ const NO_READS: &str = "the model was calibrated with one node, without reads; c
 pub struct Basis {
     /// Name of the system.
     pub name: String,
-    /// Number of OSTs.
-    pub osts: u32,
-    /// Costs of the job's accesses.
-    pub costs: Vec<(Direction, Costs)>,
+    /// Where the recommended layout is.
+    pub site: Site,
+    /// Where the present layout is.
+    pub present: Site,
     /// Accesses of the job that the model does not know: the advice leaves them out.
     pub left_out: Vec<Direction>,
-    /// The file system, unless it is a published one.
+    /// The file system or pool, unless it is a published one.
     pub system: Option<System>,
     /// The published system.
     pub published: Option<&'static Preset>,
+    /// Properties of all recommended layouts.
+    pub common: Common,
+    /// A property of the present layout that no recommended one has.
+    pub lost: Option<&'static str>,
+    /// A warning about the rates.
+    pub warning: Option<String>,
 }
 
 impl Basis {
     /// Leaves out the costs of accesses that a job does not have, and notes which of the job's
-    /// accesses have no costs.
+    /// accesses have no costs. The mirrors that a job reads depend on whether it writes.
     ///
     /// # Errors
     /// A message for the user: none are left.
     pub fn only(mut self, directions: &[Direction]) -> Result<Basis, String> {
-        self.costs.retain(|(direction, _)| directions.contains(direction));
-        let is_known = |wanted: &Direction| self.costs.iter().any(|(direction, _)| direction == wanted);
+        let writes = directions.contains(&Direction::Write);
+        for site in [&mut self.site, &mut self.present] {
+            site.costs.retain(|(direction, _)| directions.contains(direction));
+            if writes && !site.mirrors.resync {
+                site.mirrors.fresh = 1;
+            }
+            site.mirrors.resync &= writes;
+        }
+        let costs = &self.site.costs;
+        let is_known = |wanted: &Direction| costs.iter().any(|(direction, _)| direction == wanted);
         self.left_out = directions.iter().copied().filter(|direction| !is_known(direction)).collect();
-        if self.costs.is_empty() { Err(NO_READS.into()) } else { Ok(self) }
+        if self.site.costs.is_empty() { Err(NO_READS.into()) } else { Ok(self) }
     }
 
-    /// Returns a warning for the user if accesses of the job are left out. These are reads, for
-    /// each model knows writes.
-    pub fn warning(&self) -> Option<String> {
-        (!self.left_out.is_empty()).then(|| format!("the advice leaves out the job's reads: {NO_READS}"))
+    /// Returns warnings for the user. The accesses that are left out are reads, for each model
+    /// knows writes.
+    pub fn warnings(&self) -> Vec<String> {
+        let left_out =
+            (!self.left_out.is_empty()).then(|| format!("the advice leaves out the job's reads: {NO_READS}"));
+        left_out.into_iter().chain(self.warning.clone()).collect()
     }
 }
 
@@ -107,7 +126,7 @@ fn described(args: &AdviseArgs) -> Result<Job, String> {
 fn workload(args: &AdviseArgs) -> Result<Workload, String> {
     let (tasks, transfer, segments) =
         (args.tasks.unwrap_or(1), args.transfer.unwrap_or(1 << 20), args.segments.unwrap_or(1));
-    let (block, nodes) = (args.block.unwrap_or(transfer), args.nodes.unwrap_or(tasks));
+    let (block, nodes) = (args.block.unwrap_or(transfer), args.nodes_of(tasks));
     if transfer == 0 || block == 0 || segments == 0 {
         return Err("-t, -b and -s: at least 1".into());
     }
@@ -123,41 +142,123 @@ fn workload(args: &AdviseArgs) -> Result<Workload, String> {
     Ok(Workload { tasks, nodes, transfer, block, size, files: args.files })
 }
 
-/// Finds the model: that of the file system, or of a published one.
+/// Finds the model: that of the file system or pool, or of a published one.
 ///
 /// # Errors
 /// A message for the user.
 pub fn basis(args: &AdviseArgs) -> Result<Basis, String> {
-    let directions = args.directions().into_iter();
-    if let Some(name) = &args.system {
-        let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-        let found = preset(name).ok_or_else(|| format!("--system {name}: expected {}", known.join(", ")))?;
-        let of = |direction| if direction == Direction::Write { found.write } else { found.read };
-        let costs = directions.map(|direction| (direction, of(direction))).collect();
-        let osts = counted(args.osts, "OST");
-        return Ok(Basis {
-            name: format!("{} ({osts})", found.what),
-            osts: args.osts,
-            costs,
-            left_out: Vec::new(),
-            system: None,
-            published: Some(found),
-        });
+    match &args.system {
+        Some(name) => of_published(args, name),
+        None => of_file_system(args),
     }
-    let text = |e: io::Error| e.to_string();
-    let system = System::of(&args.path).map_err(text)?;
+}
+
+fn of_published(args: &AdviseArgs, name: &str) -> Result<Basis, String> {
+    let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+    let found = preset(name).ok_or_else(|| format!("--system {name}: expected {}", known.join(", ")))?;
+    let of = |direction| if direction == Direction::Write { found.write } else { found.read };
+    let costs = args.directions().into_iter().map(|direction| (direction, of(direction))).collect();
+    let site = Site { osts: args.osts, costs, mirrors: Mirrors::ONE };
+    Ok(Basis {
+        name: format!("{} ({})", found.what, counted(args.osts, "OST")),
+        present: site.clone(),
+        site,
+        left_out: Vec::new(),
+        system: None,
+        published: Some(found),
+        common: Common::NONE,
+        lost: None,
+        warning: None,
+    })
+}
+
+fn of_file_system(args: &AdviseArgs) -> Result<Basis, String> {
+    // An error if the path is not on a mount of Sheen.
+    System::of(&args.path).map_err(|e| e.to_string())?;
     let store = Store::of_user().ok_or("no directory for models: set SHEEN_LAB_DIR or HOME")?;
-    let model = system.model(&store).map_err(text)?.ok_or_else(|| {
-        let dir = dir_at(&args.path);
-        format!("no model of this file system: run `sheen lab model --calibrate {}` first", dir.display())
-    })?;
-    let costs: Vec<_> =
-        directions.filter_map(|direction| model.costs(direction).map(|costs| (direction, *costs))).collect();
-    if costs.is_empty() {
-        return Err(NO_READS.into());
+    let traits = present::traits(&args.path);
+    let lost = traits.lost(args.pool.is_some());
+    if let (Some(what), true) = (lost, args.apply) {
+        let path = args.path.display();
+        return Err(format!("--apply: {path} has {what}, which no recommended layout has: set a layout with lfs"));
     }
-    let name = format!("{} ({})", system.key.fsname, counted(system.osts, "OST"));
-    Ok(Basis { name, osts: system.osts, costs, left_out: Vec::new(), system: Some(system), published: None })
+    if args.resync && traits.mirrors == 1 {
+        return Err(format!("--resync: {} has no mirrors", args.path.display()));
+    }
+    let pool = args.pool.as_ref().or(traits.pool.as_ref());
+    let found = Modelled::find(&args.path, pool.map(String::as_str), &store)?;
+    let site = found.site(args, traits.mirrors, traits.mirrors)?;
+    // A resync makes all of them up to date.
+    let fresh = if args.resync { traits.mirrors } else { traits.fresh };
+    let present = match pool == traits.pool.as_ref() {
+        true => found.site(args, traits.mirrors, fresh)?,
+        // Without a model of that pool, its OSTs have the rates of the recommended ones.
+        false => {
+            let own = Modelled::find(&args.path, traits.pool.as_deref(), &store);
+            let other = own.and_then(|own| own.site(args, traits.mirrors, fresh));
+            other.unwrap_or_else(|_| Site { mirrors: Mirrors { fresh, ..site.mirrors }, ..site.clone() })
+        }
+    };
+    Ok(Basis {
+        name: format!("{} ({})", found.system.name(), counted(found.system.osts, "OST")),
+        site,
+        present,
+        left_out: Vec::new(),
+        common: Common { mirrors: traits.mirrors, pool: pool.cloned() },
+        lost,
+        warning: found.warning(&args.path),
+        system: Some(found.system),
+        published: None,
+    })
+}
+
+/// A file system or pool with its model.
+struct Modelled {
+    system: System,
+    model: Model,
+    /// Whether the model is that of all OSTs, although the system is a pool.
+    is_of_all: bool,
+}
+
+impl Modelled {
+    /// Finds the model of a pool, or else that of the whole file system.
+    fn find(path: &Path, pool: Option<&str>, store: &Store) -> Result<Modelled, String> {
+        let text = |e: io::Error| e.to_string();
+        let system = System::in_pool(path, pool).map_err(text)?;
+        if let Some(model) = system.model(store).map_err(text)? {
+            return Ok(Modelled { system, model, is_of_all: false });
+        }
+        let of_all = match pool {
+            Some(_) => System::of(path).and_then(|all| all.model(store)).map_err(text)?,
+            None => None,
+        };
+        match of_all {
+            Some(model) => Ok(Modelled { system, model, is_of_all: true }),
+            None => Err(format!("no model of {}: run `{}` first", system.name(), calibration(dir_at(path), pool))),
+        }
+    }
+
+    /// Returns the site of files with mirrors, of which `fresh` are up to date.
+    fn site(&self, args: &AdviseArgs, mirrors: u16, fresh: u16) -> Result<Site, String> {
+        let of = |direction| self.model.costs(direction).map(|costs| (direction, *costs));
+        let costs: Vec<_> = args.directions().into_iter().filter_map(of).collect();
+        if costs.is_empty() || (args.resync && self.model.read.is_none()) {
+            return Err(NO_READS.into());
+        }
+        let copy = self.model.read.map(|read| (self.model.write, read));
+        Ok(Site {
+            osts: self.system.osts,
+            costs,
+            mirrors: Mirrors { count: mirrors, fresh, copy, resync: args.resync },
+        })
+    }
+
+    /// Returns a warning if the rates are not those of the pool.
+    fn warning(&self, path: &Path) -> Option<String> {
+        let command = calibration(dir_at(path), self.system.key.pool.as_deref());
+        let text = || format!("the rates are those of all OSTs: `{command}` measures those of the pool");
+        self.is_of_all.then(text)
+    }
 }
 
 /// Returns the directory of a file, or the directory itself.
@@ -172,6 +273,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::predict::costs::Costs;
 
     fn workload_of(line: &str) -> Result<Workload, String> {
         workload(&AdviseArgs::try_parse_from(["advise"].into_iter().chain(line.split_whitespace())).unwrap())
@@ -204,17 +306,42 @@ mod tests {
         assert!(refused.starts_with("cannot write ") && !ran.exists(), "{refused}");
     }
 
+    fn basis_with(costs: &[Direction], mirrors: Mirrors) -> Basis {
+        let costs = costs.iter().map(|direction| (*direction, Costs::TYPICAL)).collect();
+        let site = Site { osts: 1, costs, mirrors };
+        Basis {
+            name: String::new(),
+            present: site.clone(),
+            site,
+            left_out: Vec::new(),
+            system: None,
+            published: None,
+            common: Common::NONE,
+            lost: None,
+            warning: None,
+        }
+    }
+
     #[test]
     fn reads_without_costs_are_left_out_with_a_warning() {
-        let of = |directions: &[Direction]| {
-            let costs = vec![(Direction::Write, Costs::TYPICAL)];
-            let (name, left_out) = (String::new(), Vec::new());
-            Basis { name, osts: 1, costs, left_out, system: None, published: None }.only(directions)
-        };
+        let of = |directions: &[Direction]| basis_with(&[Direction::Write], Mirrors::ONE).only(directions);
         let both = of(&Direction::ALL).unwrap();
         assert_eq!(both.left_out, [Direction::Read]);
-        assert!(both.warning().is_some_and(|text| text.contains("leaves out the job's reads")));
-        assert_eq!(of(&[Direction::Write]).unwrap().warning(), None);
+        assert!(both.warnings()[0].contains("leaves out the job's reads"));
+        assert!(of(&[Direction::Write]).unwrap().warnings().is_empty());
         assert!(of(&[Direction::Read]).is_err());
+    }
+
+    #[test]
+    fn job_that_writes_reads_one_mirror_unless_it_resyncs() {
+        let fresh = |directions: &[Direction], resync| {
+            let mirrors = Mirrors { count: 3, fresh: 3, copy: None, resync };
+            let mirrors = basis_with(&Direction::ALL, mirrors).only(directions).unwrap().site.mirrors;
+            (mirrors.fresh, mirrors.resync)
+        };
+        assert_eq!(fresh(&Direction::ALL, false), (1, false));
+        assert_eq!(fresh(&Direction::ALL, true), (3, true));
+        assert_eq!(fresh(&[Direction::Read], false), (3, false));
+        assert_eq!(fresh(&[Direction::Read], true), (3, false), "nothing to resync");
     }
 }

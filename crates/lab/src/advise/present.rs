@@ -1,8 +1,9 @@
-//! The layout that the job's files have at present.
+//! The layout that the job's files have at present: its shape, and the properties that a recommended
+//! one retains.
 
 use std::{collections::BTreeSet, path::Path};
 
-use sheen_layout::{Asked, Count, Layout, Pattern, Spec};
+use sheen_layout::{Asked, Count, Layout, Pattern, Pool, Spec, TemplateComponent, flags};
 
 use crate::{
     predict::{
@@ -29,39 +30,88 @@ pub fn shape(path: &Path, workload: &Workload, osts: u32) -> Option<Shape> {
     of_asked(&asked, &default, bytes, osts)
 }
 
-/// Returns a property of this layout that one of the adviser does not have.
-pub fn loses(path: &Path) -> Option<&'static str> {
-    if path.is_file() {
-        return loses_of_file(&read_lov(path)?);
+/// Properties of a layout beside its shape.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Traits {
+    /// Number of mirrors, at least 1.
+    pub mirrors: u16,
+    /// Number of mirrors that are up to date; all of a new file.
+    pub fresh: u16,
+    /// The pool; `None`: none, or several ones.
+    pub pool: Option<String>,
+    /// Whether parts of it are in several pools, or one in a pool and another one in none.
+    pub several_pools: bool,
+    /// Whether its mirrors have flags: some are preferred, or not resynced.
+    pub flagged_mirrors: bool,
+}
+
+impl Traits {
+    /// Those of a layout without mirrors and pools.
+    pub const PLAIN: Traits = Traits { mirrors: 1, fresh: 1, pool: None, several_pools: false, flagged_mirrors: false };
+
+    /// Returns those of the parts that have objects: the flags and the pool of each.
+    fn of<'a>(mirrors: u16, fresh: u16, parts: impl Iterator<Item = (u32, Option<&'a Pool>)>) -> Traits {
+        let (flags_of_parts, mut pools): (Vec<u32>, Vec<Option<&Pool>>) = parts.unzip();
+        pools.dedup();
+        let several_pools = pools.len() > 1;
+        let pool = pools.first().copied().flatten().filter(|_| !several_pools);
+        let flags_of_mirrors = flags::PREF_RD | flags::PREF_WR | flags::NOSYNC;
+        Traits {
+            mirrors: mirrors.max(1),
+            fresh: fresh.max(1),
+            pool: pool.map(|pool| pool.as_str().to_owned()),
+            several_pools,
+            flagged_mirrors: mirrors > 1 && flags_of_parts.iter().any(|flags| flags & flags_of_mirrors != 0),
+        }
     }
-    let root = mount_info(path).ok()?.mountpoint;
-    loses_of_directory(&asked(path).or_else(|| asked(Path::new(&root)))?)
+
+    /// Returns a property that no recommended layout has. `asked_pool`: the user wants another
+    /// pool.
+    pub fn lost(&self, asked_pool: bool) -> Option<&'static str> {
+        match () {
+            () if self.several_pools && !asked_pool => Some("parts in different pools"),
+            () if self.flagged_mirrors => Some("mirrors that are preferred, or not resynced"),
+            () => None,
+        }
+    }
+}
+
+/// Returns the properties of the layout of a file, or of new files in a directory.
+pub fn traits(path: &Path) -> Traits {
+    if path.is_file() {
+        let layout = read_lov(path).and_then(|lov| Layout::decode(&lov).ok());
+        return layout.map_or(Traits::PLAIN, |layout| traits_of_file(&layout));
+    }
+    let root = mount_info(path).ok().and_then(|info| asked(Path::new(&info.mountpoint)));
+    traits_of_directory(asked(path).as_ref(), root.as_ref())
 }
 
 fn asked(dir: &Path) -> Option<Asked> {
     Asked::decode(&read_lov(dir)?).ok()
 }
 
-fn property(mirrors: usize, pool: bool) -> Option<&'static str> {
-    match () {
-        () if mirrors > 1 => Some("mirrors"),
-        () if pool => Some("a pool"),
-        () => None,
-    }
+fn traits_of_file(layout: &Layout) -> Traits {
+    let parts = layout.components().iter().filter(|part| !part.is_on_mdt() && !part.is_extension());
+    let mirrors = if layout.is_mirrored() { layout.mirrors().len() } else { 1 };
+    let fresh = if layout.is_mirrored() { layout.fresh_mirrors().len() } else { 1 };
+    // A file has at most 16.
+    Traits::of(mirrors as u16, fresh as u16, parts.map(|part| (part.flags, part.pool.as_ref())))
 }
 
-fn loses_of_file(lov: &[u8]) -> Option<&'static str> {
-    let layout = Layout::decode(lov).ok()?;
-    property(layout.mirror_ids().len(), layout.components().iter().any(|part| part.pool.is_some()))
-}
-
-fn loses_of_directory(asked: &Asked) -> Option<&'static str> {
-    match asked {
-        Asked::Plain(spec) => property(1, spec.pool.is_some()),
-        Asked::Composite(template) => {
-            let pool = template.components.iter().any(|part| part.spec.pool.is_some());
-            property(template.mirrors.into(), pool)
+/// `directory` and `root`: what they ask for.
+fn traits_of_directory(directory: Option<&Asked>, root: Option<&Asked>) -> Traits {
+    match directory.or(root) {
+        // A plain request without a pool takes that of a plain request of the root.
+        Some(Asked::Plain(spec)) => {
+            let inherited = root.and_then(Asked::plain).and_then(|root| root.pool.as_ref());
+            Traits::of(1, 1, std::iter::once((0, spec.pool.as_ref().or(inherited))))
         }
+        Some(Asked::Composite(template)) => {
+            let is_part = |part: &&TemplateComponent| !part.pattern.has(Pattern::MDT) && part.extension_size.is_none();
+            let parts = template.components.iter().filter(is_part);
+            Traits::of(template.mirrors, template.mirrors, parts.map(|part| (part.flags, part.spec.pool.as_ref())))
+        }
+        None => Traits::PLAIN,
     }
 }
 
@@ -69,7 +119,10 @@ fn of_asked(asked: &Asked, default: &Spec, bytes: u64, osts: u32) -> Option<Shap
     let spec = match asked {
         Asked::Plain(spec) => spec,
         Asked::Composite(template) => {
-            let parts = template.components.iter().filter(|part| part.extension_size.is_none());
+            // All mirrors begin at 0. The first one is written.
+            let mut first = true;
+            let of_first = template.components.iter().take_while(|part| std::mem::take(&mut first) || part.start > 0);
+            let parts = of_first.filter(|part| part.extension_size.is_none());
             let largest = parts.max_by_key(|part| part.end.min(bytes).saturating_sub(part.start))?;
             if largest.pattern.has(Pattern::MDT) {
                 return None;
@@ -95,7 +148,7 @@ fn of_asked(asked: &Asked, default: &Spec, bytes: u64, osts: u32) -> Option<Shap
 
 #[cfg(test)]
 mod tests {
-    use sheen_layout::Pool;
+    use sheen_layout::Template;
 
     use super::*;
 
@@ -115,8 +168,43 @@ mod tests {
         assert_eq!(named.all_osts, Some(1), "all files on the named OST");
         let listed = of(Spec { osts: vec![0, 0, 0, 1], overstripe: true, ..Spec::default() });
         assert_eq!((listed.stripes, listed.osts, listed.all_osts), (4, 2, Some(2)));
-        let pool = Spec { pool: Pool::new("fast").ok(), ..Spec::default() };
-        assert_eq!(loses_of_directory(&Asked::Plain(pool)), Some("a pool"));
-        assert_eq!((property(2, false), property(1, false)), (Some("mirrors"), None));
+    }
+
+    fn part(start: u64, flags: u32, pool: &str, stripes: u16) -> TemplateComponent {
+        let spec = Spec { pool: Pool::new(pool).ok(), count: Some(Count::Stripes(stripes)), ..Spec::default() };
+        TemplateComponent { start, end: u64::MAX, flags, pattern: Pattern::RAID0, spec, extension_size: None }
+    }
+
+    fn composite(mirrors: u16, components: Vec<TemplateComponent>) -> Asked {
+        Asked::Composite(Template { components, mirrors })
+    }
+
+    #[test]
+    fn mirrors_and_the_pool_of_new_files_are_retained() {
+        let fast = Spec { pool: Pool::new("fast").ok(), ..Spec::default() };
+        let (fast, plain) = (Asked::Plain(fast), Asked::Plain(Spec::default()));
+        let in_fast = Traits { pool: Some("fast".into()), ..Traits::PLAIN };
+        assert_eq!(traits_of_directory(Some(&fast), None), in_fast);
+        assert_eq!(traits_of_directory(Some(&plain), Some(&fast)), in_fast, "of the root");
+        assert_eq!(traits_of_directory(None, None), Traits::PLAIN);
+        let two = composite(2, vec![part(0, 0, "fast", 1), part(0, 0, "fast", 4)]);
+        let of_two = traits_of_directory(Some(&two), None);
+        assert_eq!(of_two, Traits { mirrors: 2, fresh: 2, ..in_fast });
+        assert_eq!(of_two.lost(false), None);
+        let shape = of_asked(&two, &Spec::default(), 1 << 30, 4).unwrap();
+        assert_eq!(shape.stripes, 1, "the mirror that is written");
+    }
+
+    #[test]
+    fn different_pools_and_flags_of_mirrors_cannot_be_retained() {
+        let of = |asked: &Asked| traits_of_directory(Some(asked), None);
+        let pools = of(&composite(2, vec![part(0, 0, "fast", 1), part(0, 0, "slow", 1)]));
+        assert_eq!((pools.lost(false), pools.lost(true)), (Some("parts in different pools"), None));
+        assert_eq!((pools.mirrors, pools.pool), (2, None));
+        let some = of(&composite(1, vec![part(0, 0, "fast", 1), part(1 << 20, 0, "", 1)]));
+        assert!(some.several_pools && some.pool.is_none());
+        let flagged = of(&composite(2, vec![part(0, flags::PREF_RD, "", 1), part(0, 0, "", 1)]));
+        assert!(flagged.lost(true).is_some());
+        assert_eq!(of(&composite(1, vec![part(0, flags::PREF_RD, "", 1)])).lost(false), None, "no other mirror");
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     advise::{advice::Advice, choice::Rated, rpcs::RpcAdvice},
     output::Lines,
-    predict::{flight::Rpcs, load::Direction, shape::Shape},
+    predict::{load::Direction, shape::Shape},
     prober::describe,
 };
 
@@ -32,9 +32,7 @@ impl Printer {
             let gain = advice.gain().map(|gain| format!("   # {gain:.2} × as fast as now"));
             self.line(&format!("{command}{}", gain.unwrap_or_default()));
         }
-        if let Some(what) = advice.loses {
-            self.line(&format!("The present layout has {what}; the recommended one does not."));
-        }
+        advice.notes.iter().for_each(|note| self.line(note));
         match &advice.rpcs {
             Ok(Some(rpcs)) => self.rpcs(rpcs),
             Ok(None) => {}
@@ -44,13 +42,11 @@ impl Printer {
 
     /// Prints an advice on RPC parameters. One line, if the present ones suffice.
     fn rpcs(&mut self, advice: &RpcAdvice) {
-        if let Some(recommended) = advice.recommended {
-            self.line(&format!("{:30}{:>12}{:>14}", "RPC parameter", "present", "recommended"));
-            let values = advice.present.to_array().into_iter().zip(recommended.to_array());
-            for (name, (now, then)) in Rpcs::NAMES.iter().zip(values) {
-                let name = format!("osc.*.{name}");
-                self.lines.line(&format!("{name:30}{now:>12}{then:>14}"));
-            }
+        if advice.recommended.is_some() {
+            self.line(&format!("{:36}{:>12}{:>14}", "RPC parameter", "present", "recommended"));
+        }
+        for (name, now, then) in advice.rows() {
+            self.lines.line(&format!("{name:36}{now:>12}{then:>14}"));
         }
         self.line(&advice.reason);
         if let Some(command) = advice.command() {

@@ -1,16 +1,18 @@
-//! RPC parameters for a job: the smallest change with which data in flight does not limit it.
+//! RPC parameters and readahead for a job: the smallest change with which data in flight does not
+//! limit it.
 //!
 //! Invariants:
-//! * No parameter becomes smaller.
+//! * No parameter becomes smaller, for no OST of no mount.
 //! * Nothing is recommended for a gain below [`WORTH`].
+//! * Gain and reason are those of the recommended values and of the present ones in the table.
 
-use std::iter::successors;
+use std::{array::from_fn, iter::successors};
 
 use serde::Serialize;
 
 use crate::{
     advise::choice::{TOLERANCE, WORTH},
-    predict::flight::{Link, Requests, Rpcs},
+    predict::flight::{Link, RPCS, Requests, Rpcs},
     table::Table,
 };
 
@@ -32,17 +34,95 @@ impl Accesses {
     }
 }
 
-/// The parameters of a mount, and how far they can be raised.
+/// The readahead parameters of a mount, in MiB. The smaller one is the window of each file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// `max_read_ahead_mb`.
+    pub max_mb: u64,
+    /// `max_read_ahead_per_file_mb`.
+    pub per_file_mb: u64,
+}
+
+/// The parameters of a mount.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Present {
+pub struct Mounted {
     /// Of each parameter, the lowest value for an OST.
     pub lowest: Rpcs,
     /// Of each parameter, the highest value for an OST.
     pub highest: Rpcs,
-    /// The largest values that make sense.
-    pub most: Rpcs,
-    /// Shell pattern for the OSTs of the mount: `osc.sheen-OST*-osc-INSTANCE`.
+    /// The readahead window; `None`: the mount cannot set it.
+    pub window: Option<Window>,
+    /// Shell pattern for its OSTs: `osc.sheen-OST*-osc-INSTANCE`.
     pub osts: String,
+    /// Name of the mount: `llite.sheen-INSTANCE`.
+    pub llite: String,
+    /// Seconds of a request without data to the farthest OST.
+    pub round_trip: f64,
+}
+
+impl Mounted {
+    /// Returns the settings of `lctl set_param` that give it values. A value that it has already
+    /// needs none.
+    fn settings(&self, values: Rpcs) -> Vec<String> {
+        let of_osts = Rpcs::NAMES.iter().zip(values.to_array().into_iter().zip(self.lowest.to_array()));
+        let of_osts = of_osts.filter(|(_, (then, now))| then > now);
+        let of_osts = of_osts
+            .filter_map(|(name, (then, _))| Some(format!("{}.{}={then}", self.osts, name.strip_prefix("osc.*.")?)));
+        // Both bound the window.
+        let windows = self
+            .window
+            .map(|window| [("max_read_ahead_mb", window.max_mb), ("max_read_ahead_per_file_mb", window.per_file_mb)]);
+        let windows = windows.into_iter().flatten().filter(|(_, now)| *now < values.read_ahead_mb);
+        let windows = windows.map(|(name, _)| format!("{}.{name}={}", self.llite, values.read_ahead_mb));
+        of_osts.chain(windows).collect()
+    }
+}
+
+/// The parameters of all mounts of a job, and how far they can be raised.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Present {
+    mounts: Vec<Mounted>,
+    /// Of each parameter, the lowest value of a mount for an OST. The slowest mount limits the job.
+    lowest: Rpcs,
+    /// Of each parameter, the highest value of a mount for an OST.
+    highest: Rpcs,
+    /// The largest values that make sense.
+    most: Rpcs,
+    /// Seconds of a request without data from the farthest mount to the farthest OST.
+    round_trip: f64,
+}
+
+impl Present {
+    /// Combines mounts. `most`: the largest values that make sense. `None`: there are no mounts.
+    pub fn of(mounts: Vec<Mounted>, most: Rpcs) -> Option<Present> {
+        let combined = |of: fn(&Mounted) -> Rpcs, choose: fn(u64, u64) -> u64| {
+            let values = mounts.iter().map(|mount| of(mount).to_array());
+            values.reduce(|a, b| from_fn(|n| choose(a[n], b[n]))).map(Rpcs::from_array)
+        };
+        let (lowest, highest) = (combined(|mount| mount.lowest, u64::min)?, combined(|mount| mount.highest, u64::max)?);
+        let round_trip = mounts.iter().map(|mount| mount.round_trip).fold(0.0, f64::max);
+        let is_settable = mounts.iter().all(|mount| mount.window.is_some());
+        let read_ahead_mb = if is_settable { most.read_ahead_mb } else { lowest.read_ahead_mb };
+        Some(Present { mounts, lowest, highest, most: Rpcs { read_ahead_mb, ..most }, round_trip })
+    }
+
+    /// Returns the seconds of a request without data to the farthest OST.
+    pub fn round_trip(&self) -> f64 {
+        self.round_trip
+    }
+
+    /// Returns values for all OSTs of all mounts. One that is raised does not become lower for any
+    /// of them.
+    fn above(&self, values: Rpcs) -> Rpcs {
+        let [values, lowest, highest] = [values, self.lowest, self.highest].map(Rpcs::to_array);
+        let raised = |n: usize| if values[n] > lowest[n] { values[n].max(highest[n]) } else { lowest[n] };
+        Rpcs::from_array(from_fn(raised))
+    }
+
+    /// Whether the readahead window can be raised.
+    fn has_window(&self) -> bool {
+        self.most.read_ahead_mb > self.lowest.read_ahead_mb
+    }
 }
 
 /// An advice on RPC parameters.
@@ -60,23 +140,32 @@ pub struct RpcAdvice {
     pub reason: String,
     /// Arguments of `lctl set_param`: a parameter and its value each. Empty: no change.
     pub settings: Vec<String>,
+    /// Number of parameters that concern the job, the first ones of [`Rpcs::NAMES`].
+    #[serde(skip)]
+    parameters: usize,
 }
 
 impl RpcAdvice {
-    /// Chooses parameters for the accesses of a job. `round_trip`: in seconds.
-    pub fn new(all: &[Accesses], present: &Present, round_trip: f64) -> RpcAdvice {
-        let chosen = choose(all, present);
-        let gain = seconds(all, &present.lowest) / seconds(all, &chosen);
-        let changes = gain >= WORTH;
-        let reason = if changes {
-            reason(all, &present.lowest, &chosen, round_trip)
-        } else {
-            sufficient(all, &present.most, round_trip)
-        };
-        let recommended = changes.then(|| above(chosen, present));
-        let settings = recommended.map_or_else(Vec::new, |rpcs| settings(rpcs, present));
-        let gain = if changes { gain } else { 1.0 };
-        RpcAdvice { present: present.lowest, recommended, round_trip_ms: round_trip * 1e3, gain, reason, settings }
+    /// Chooses parameters for the accesses of a job.
+    pub fn new(all: &[Accesses], present: &Present) -> RpcAdvice {
+        let (now, chosen) = (present.lowest, choose(all, present));
+        let gain = seconds(all, &now) / seconds(all, &chosen);
+        let recommended = (gain >= WORTH).then_some(chosen);
+        let of_mounts =
+            |chosen: Rpcs| -> Vec<String> { present.mounts.iter().flat_map(|mount| mount.settings(chosen)).collect() };
+        let has_window = present.has_window() && all.iter().any(|accesses| accesses.requests.are_reads());
+        RpcAdvice {
+            present: now,
+            recommended,
+            round_trip_ms: present.round_trip * 1e3,
+            gain: if recommended.is_some() { gain } else { 1.0 },
+            reason: match recommended {
+                Some(chosen) => reason(all, &now, &chosen, present.round_trip),
+                None => sufficient(all, &present.most, present.round_trip),
+            },
+            settings: recommended.map_or_else(Vec::new, of_mounts),
+            parameters: if has_window { RPCS } else { RPCS - 1 },
+        }
     }
 
     /// Returns the command that sets the recommended values. `None`: no change.
@@ -84,11 +173,21 @@ impl RpcAdvice {
         (!self.settings.is_empty()).then(|| format!("lctl set_param {}", self.settings.join(" ")))
     }
 
+    /// Returns each parameter that concerns the job, with its present and its recommended value.
+    /// Empty: no change.
+    pub fn rows(&self) -> Vec<(&'static str, u64, u64)> {
+        let Some(recommended) = self.recommended else { return Vec::new() };
+        let values = self.present.to_array().into_iter().zip(recommended.to_array());
+        let rows = Rpcs::NAMES.into_iter().zip(values).map(|(name, (now, then))| (name, now, then));
+        rows.take(self.parameters).collect()
+    }
+
     /// Returns a table of the parameters. `None`: no change.
     pub fn table(&self) -> Option<Table> {
-        let values = Rpcs::NAMES.iter().zip(self.present.to_array().into_iter().zip(self.recommended?.to_array()));
-        let rows = values.map(|(name, (now, then))| vec![(*name).to_owned(), now.to_string(), then.to_string()]);
-        Some(Table::new("RPC parameters", ["osc.*", "present", "recommended"]).with(rows))
+        let rows =
+            self.rows().into_iter().map(|(name, now, then)| vec![name.to_owned(), now.to_string(), then.to_string()]);
+        let table = Table::new("RPC parameters", ["parameter", "present", "recommended"]).with(rows);
+        self.recommended.map(|_| table)
     }
 }
 
@@ -99,40 +198,32 @@ fn seconds(all: &[Accesses], rpcs: &Rpcs) -> f64 {
 
 /// Returns the values among which to choose: the present one, and each twice the last.
 fn raised(present: u64, most: u64) -> Vec<u64> {
-    successors(Some(present.max(1)), |value| (*value < most).then(|| value.saturating_mul(2).min(most))).collect()
+    successors(Some(present), |value| (*value < most).then(|| value.saturating_mul(2).clamp(1, most))).collect()
 }
 
 /// Chooses the values with the fewest changed parameters, and then the fewest doublings, of those
 /// with which the job takes hardly longer than with the best.
 fn choose(all: &[Accesses], present: &Present) -> Rpcs {
-    let (now, most) = (present.lowest, present.most);
-    let mut candidates = Vec::new();
-    for (i, in_flight) in raised(now.in_flight, most.in_flight).into_iter().enumerate() {
-        for (j, pages) in raised(now.pages, most.pages).into_iter().enumerate() {
-            for (k, dirty_mb) in raised(now.dirty_mb, most.dirty_mb).into_iter().enumerate() {
-                let changed = [i, j, k].iter().filter(|doublings| **doublings > 0).count();
-                let rpcs = Rpcs { in_flight, pages, dirty_mb };
-                candidates.push(((changed, i + j + k), seconds(all, &rpcs), rpcs));
-            }
-        }
+    let [now, most] = [present.lowest, present.most].map(Rpcs::to_array);
+    let values: [Vec<u64>; RPCS] = from_fn(|n| raised(now[n], most[n]));
+    // Doublings of each parameter.
+    let mut candidates = vec![[0; RPCS]];
+    for (n, values) in values.iter().enumerate() {
+        let with = |doublings: [usize; RPCS]| {
+            (0..values.len()).map(move |count| from_fn(|of| if of == n { count } else { doublings[of] }))
+        };
+        candidates = candidates.into_iter().flat_map(with).collect();
     }
-    let best = candidates.iter().map(|(_, seconds, _)| *seconds).fold(f64::INFINITY, f64::min);
-    let good = candidates.iter().filter(|(_, seconds, _)| *seconds <= best * (1.0 + TOLERANCE));
-    good.min_by_key(|(change, ..)| *change).map_or(now, |(.., rpcs)| *rpcs)
-}
-
-/// Returns the chosen values. One that is changed does not become lower for any OST.
-fn above(chosen: Rpcs, present: &Present) -> Rpcs {
-    let [chosen, lowest, highest] = [chosen, present.lowest, present.highest].map(Rpcs::to_array);
-    let value = |of: usize| if chosen[of] > lowest[of] { chosen[of].max(highest[of]) } else { lowest[of] };
-    Rpcs::from_array([value(0), value(1), value(2)])
-}
-
-/// Returns the parameters that change, with their values, for `lctl set_param`.
-fn settings(recommended: Rpcs, present: &Present) -> Vec<String> {
-    let values = recommended.to_array().into_iter().zip(present.lowest.to_array());
-    let changed = Rpcs::NAMES.iter().zip(values).filter(|(_, (then, now))| then > now);
-    changed.map(|(name, (then, _))| format!("{}.{name}={then}", present.osts)).collect()
+    let rated = candidates.into_iter().map(|doublings: [usize; RPCS]| {
+        let changed = doublings.iter().filter(|count| **count > 0).count();
+        // As all mounts would have them.
+        let rpcs = present.above(Rpcs::from_array(from_fn(|n| values[n][doublings[n]])));
+        ((changed, doublings.iter().sum::<usize>()), seconds(all, &rpcs), rpcs)
+    });
+    let rated: Vec<_> = rated.collect();
+    let best = rated.iter().map(|(_, seconds, _)| *seconds).fold(f64::INFINITY, f64::min);
+    let good = rated.iter().filter(|(_, seconds, _)| *seconds <= best * (1.0 + TOLERANCE));
+    good.min_by_key(|(change, ..)| *change).map_or(present.lowest, |(.., rpcs)| *rpcs)
 }
 
 fn milliseconds(round_trip: f64) -> String {
@@ -174,8 +265,19 @@ mod tests {
 
     const MI: u64 = 1 << 20;
 
-    fn present() -> Present {
-        Present { lowest: Rpcs::DEFAULT, highest: Rpcs::DEFAULT, most: Rpcs::MAX, osts: "osc.a-OST*".into() }
+    fn mounted(name: &str) -> Mounted {
+        Mounted {
+            lowest: Rpcs::DEFAULT,
+            highest: Rpcs::DEFAULT,
+            window: Some(Window { max_mb: 256, per_file_mb: 4 }),
+            osts: format!("osc.{name}-OST*"),
+            llite: format!("llite.{name}"),
+            round_trip: 0.01,
+        }
+    }
+
+    fn present(mount: Mounted) -> Present {
+        Present::of(vec![mount], Rpcs::MAX).unwrap()
     }
 
     /// Accesses of tasks on one node with a file each, to an OST of 1000 MiB/s.
@@ -183,12 +285,13 @@ mod tests {
         let size = 1024 * MI;
         let workload = Workload { tasks, nodes: 1, transfer, block: size, size, files: true };
         let shape = Shape { stripes: 1, osts: 1, stripe_size: MI, all_osts: None };
-        let requests = Requests::of(direction, &workload, &shape, 1, 4 * MI);
+        let requests = Requests::of(direction, &workload, &shape, 1, 1.0);
         Accesses { requests, link: Link { round_trip, ost: 1000.0 }, rate: 1000.0 }
     }
 
     fn advice(direction: Direction, tasks: u32, transfer: u64, round_trip: f64) -> RpcAdvice {
-        RpcAdvice::new(&[accesses(direction, tasks, transfer, round_trip)], &present(), round_trip)
+        let present = present(Mounted { round_trip, ..mounted("a") });
+        RpcAdvice::new(&[accesses(direction, tasks, transfer, round_trip)], &present)
     }
 
     #[test]
@@ -204,7 +307,11 @@ mod tests {
                  1000 with these values."
             );
             let rows = advice.table().unwrap().rows;
-            assert_eq!(rows[0].iter().map(ToString::to_string).collect::<Vec<_>>(), ["max_rpcs_in_flight", "8", "16"]);
+            assert_eq!(
+                rows[0].iter().map(ToString::to_string).collect::<Vec<_>>(),
+                ["osc.*.max_rpcs_in_flight", "8", "16"]
+            );
+            assert_eq!(rows.len(), if direction == Direction::Read { 4 } else { 3 }, "the window concerns reads");
         }
         let far = advice(Direction::Write, 256, MI, 0.1);
         assert_eq!(far.recommended.map(|rpcs| rpcs.in_flight), Some(128), "101 for 1000 MiB/s");
@@ -215,9 +322,9 @@ mod tests {
         let advice = advice(Direction::Write, 1, 65_536, 0.05);
         assert_eq!(advice.recommended, Some(Rpcs { pages: 2048, dirty_mb: 128, ..Rpcs::DEFAULT }));
         assert_eq!(advice.settings, ["osc.a-OST*.max_pages_per_rpc=2048", "osc.a-OST*.max_dirty_mb=128"]);
-        let little = Present { most: Rpcs { dirty_mb: 64, ..Rpcs::MAX }, ..present() };
+        let little = Present::of(vec![mounted("a")], Rpcs { dirty_mb: 64, ..Rpcs::MAX }).unwrap();
         let all = [accesses(Direction::Write, 1, 65_536, 0.05)];
-        let bounded = RpcAdvice::new(&all, &little, 0.05);
+        let bounded = RpcAdvice::new(&all, &little);
         assert_eq!((bounded.recommended, bounded.command()), (None, None), "no memory for a larger buffer");
         assert!(bounded.reason.ends_with(": larger ones carry hardly more."), "{}", bounded.reason);
     }
@@ -227,24 +334,86 @@ mod tests {
         let near = advice(Direction::Write, 16, MI, 1e-4);
         assert_eq!((near.recommended, near.gain, near.table()), (None, 1.0, None));
         assert_eq!(near.reason, "The present RPC parameters suffice: the round trip is 0.10 ms.");
-        for direction in Direction::ALL {
-            let few = advice(direction, 1, MI, 0.01);
-            let reason = "The present RPC parameters suffice: programs and readahead request less at a time.";
-            assert_eq!((few.recommended, few.reason.as_str()), (None, reason));
-        }
+        let few = advice(Direction::Write, 1, MI, 0.01);
+        let reason = "The present RPC parameters suffice: programs and readahead request less at a time.";
+        assert_eq!((few.recommended, few.reason.as_str()), (None, reason));
         let mut gains = accesses(Direction::Write, 16, MI, 0.01);
         gains.rate = 727.3 * 1.04;
-        assert_eq!(RpcAdvice::new(&[gains], &present(), 0.01).recommended, None, "less than 5 %");
+        let present = present(mounted("a"));
+        assert_eq!(RpcAdvice::new(&[gains], &present).recommended, None, "less than 5 %");
         gains.rate = 727.3 * 1.06;
-        assert!(RpcAdvice::new(&[gains], &present(), 0.01).recommended.is_some());
+        assert!(RpcAdvice::new(&[gains], &present).recommended.is_some());
+    }
+
+    #[test]
+    fn readahead_covers_the_round_trip() {
+        let one = advice(Direction::Read, 1, MI, 0.01);
+        assert_eq!(one.recommended, Some(Rpcs { in_flight: 16, read_ahead_mb: 16, ..Rpcs::DEFAULT }));
+        assert!((one.gain - 2.75).abs() < 1e-6, "1000 instead of 4 / 0.011: {}", one.gain);
+        let settings = ["osc.a-OST*.max_rpcs_in_flight=16", "llite.a.max_read_ahead_per_file_mb=16"];
+        assert_eq!(one.settings, settings);
+        assert_eq!(one.rows()[3], ("llite.*.max_read_ahead_per_file_mb", 4, 16));
+        // 4 MiB in 11 ms.
+        let mut hardly = accesses(Direction::Read, 1, MI, 0.01);
+        hardly.rate = 363.6 * 1.04;
+        assert_eq!(RpcAdvice::new(&[hardly], &present(mounted("a"))).recommended, None, "less than 5 %");
+    }
+
+    #[test]
+    fn readahead_is_raised_by_both_of_its_parameters_where_the_mount_can() {
+        let few = [accesses(Direction::Read, 2, MI, 0.01)];
+        let of = |window: Option<Window>, read_ahead_mb| {
+            let values = Rpcs { read_ahead_mb, in_flight: 64, ..Rpcs::DEFAULT };
+            let mount = Mounted { window, lowest: values, highest: values, ..mounted("a") };
+            RpcAdvice::new(&few, &present(mount))
+        };
+        let both = of(Some(Window { max_mb: 4, per_file_mb: 2 }), 2);
+        let settings = ["llite.a.max_read_ahead_mb=8", "llite.a.max_read_ahead_per_file_mb=8"];
+        assert_eq!((both.recommended.unwrap().read_ahead_mb, both.settings), (8, settings.map(str::to_owned).to_vec()));
+        let off = of(Some(Window { max_mb: 0, per_file_mb: 64 }), 0);
+        assert_eq!(off.settings, ["llite.a.max_read_ahead_mb=8"], "the window is the smaller one");
+        let users = of(None, 0);
+        assert_eq!((users.recommended, users.settings.is_empty()), (None, true));
     }
 
     #[test]
     fn no_value_becomes_smaller_for_any_ost() {
-        let uneven = Present { highest: Rpcs { in_flight: 100, ..Rpcs::DEFAULT }, ..present() };
+        let uneven = present(Mounted { highest: Rpcs { in_flight: 100, ..Rpcs::DEFAULT }, ..mounted("a") });
         let all = [accesses(Direction::Read, 16, MI, 0.01)];
-        assert_eq!(RpcAdvice::new(&all, &uneven, 0.01).settings, ["osc.a-OST*.max_rpcs_in_flight=100"]);
+        assert_eq!(RpcAdvice::new(&all, &uneven).settings, ["osc.a-OST*.max_rpcs_in_flight=100"]);
         assert_eq!(raised(100, 256), [100, 200, 256]);
-        assert_eq!((raised(300, 256), raised(0, 4)), (vec![300], vec![1, 2, 4]));
+        assert_eq!((raised(300, 256), raised(0, 4)), (vec![300], vec![0, 1, 2, 4]));
+    }
+
+    #[test]
+    fn gain_and_reason_are_those_of_the_values_in_the_table() {
+        let uneven = present(Mounted { highest: Rpcs { in_flight: 200, ..Rpcs::DEFAULT }, ..mounted("a") });
+        let mut many = accesses(Direction::Write, 300, MI, 0.01);
+        // 128 requests, the next doubling, carry 11,636 MiB/s; 200 carry more than the rate.
+        many.rate = 11_700.0;
+        let advice = RpcAdvice::new(&[many], &uneven);
+        assert_eq!(advice.rows()[0], ("osc.*.max_rpcs_in_flight", 8, 200));
+        assert!((advice.gain - 11_700.0 / (8.0 / 0.011)).abs() < 1e-6, "{}", advice.gain);
+        assert!(advice.reason.ends_with("; 11700 with these values."), "{}", advice.reason);
+    }
+
+    #[test]
+    fn values_of_all_mounts_count() {
+        let with = |name, in_flight, round_trip| {
+            let values = Rpcs { in_flight, ..Rpcs::DEFAULT };
+            Mounted { lowest: values, highest: values, round_trip, ..mounted(name) }
+        };
+        let present = Present::of(vec![with("a", 12, 0.002), with("b", 8, 0.01)], Rpcs::MAX).unwrap();
+        assert_eq!((present.lowest.in_flight, present.highest.in_flight, present.round_trip()), (8, 12, 0.01));
+        let all = [accesses(Direction::Write, 16, MI, present.round_trip())];
+        let advice = RpcAdvice::new(&all, &present);
+        assert_eq!(advice.rows()[0], ("osc.*.max_rpcs_in_flight", 8, 16));
+        assert_eq!(advice.settings, ["osc.a-OST*.max_rpcs_in_flight=16", "osc.b-OST*.max_rpcs_in_flight=16"]);
+        let enough = Present::of(vec![with("a", 16, 0.01), with("b", 8, 0.01)], Rpcs::MAX).unwrap();
+        assert_eq!(RpcAdvice::new(&all, &enough).settings, ["osc.b-OST*.max_rpcs_in_flight=16"]);
+        let users = Mounted { window: None, ..with("b", 8, 0.01) };
+        let mixed = Present::of(vec![with("a", 8, 0.01), users], Rpcs::MAX).unwrap();
+        assert!(!mixed.has_window(), "the slowest mount limits the job");
+        assert_eq!(Present::of(Vec::new(), Rpcs::MAX), None);
     }
 }

@@ -10,7 +10,7 @@ use crate::{
         advice::{Advice, Recommended},
         apply,
         args::AdviseArgs,
-        candidates::words,
+        candidates::{Common, words},
         choice::Rated,
         measure::{measure, reached},
         mount_rpcs,
@@ -40,10 +40,10 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
     let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.advice(&advice);
     if args.output.format == Some(Format::Csv) {
-        csv(&advice.all, advice.recommended).iter().for_each(|line| println!("{line}"));
+        csv(&advice.all, advice.recommended, &advice.basis.common).iter().for_each(|line| println!("{line}"));
     }
     let (mut session, mut result, timed) = measure(args, &advice.workload, &advice.basis, &advice.all, outputs)?;
-    let of_basis = advice.basis.warning().filter(|_| !advice.are_small);
+    let of_basis = if advice.are_small { Vec::new() } else { advice.basis.warnings() };
     advice.warning.iter().cloned().chain(of_basis).for_each(|warning| session.warn(warning));
     let reached = advice.chosen().and_then(|chosen| reached(&timed, &chosen.shape));
     if !timed.is_empty() {
@@ -80,6 +80,9 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
         "command": advice.command,
         "gain": advice.gain(),
         "reason": advice.reason,
+        "mirrors": advice.basis.common.mirrors,
+        "pool": advice.basis.common.pool,
+        "notes": advice.notes,
         "rpcs": advice.rpcs(),
         "rpcs command": advice.rpcs().and_then(RpcAdvice::command),
         "candidates": advice.all,
@@ -97,7 +100,7 @@ fn not_set(rpcs: &RpcAdvice, e: &io::Error) -> String {
 
 /// Returns the lines of the CSV: the columns, the default layout if it is recommended, and all
 /// candidates.
-fn csv(all: &[Rated], recommended: Recommended) -> Vec<String> {
+fn csv(all: &[Rated], recommended: Recommended, common: &Common) -> Vec<String> {
     let default = (recommended == Recommended::DefaultLayout).then(|| format!("1,,,,,,,,{PROGRESSIVE_OPTIONS}"));
     let row = |(index, rated): (usize, &Rated)| {
         let rate = |direction| rated.rate(direction).map_or_else(String::new, |rate| format!("{rate:.2}"));
@@ -111,7 +114,7 @@ fn csv(all: &[Rated], recommended: Recommended) -> Vec<String> {
             rate(Direction::Read),
             rated.seconds,
             rated.limit().name(),
-            words(&rated.shape).join(" ")
+            words(&rated.shape, common).join(" ")
         )
     };
     let rows = all.iter().enumerate().map(row);
@@ -121,8 +124,9 @@ fn csv(all: &[Rated], recommended: Recommended) -> Vec<String> {
 /// Returns the reasons, each with its command.
 fn sentences(advice: &Advice) -> String {
     let layout = [Some(advice.reason.clone()), advice.command.clone()];
+    let layout = layout.into_iter().flatten().chain(advice.notes.iter().cloned());
     let rpcs = advice.rpcs().map_or([None, None], |rpcs| [Some(rpcs.reason.clone()), rpcs.command()]);
-    layout.into_iter().chain(rpcs).flatten().collect::<Vec<_>>().join(" ")
+    layout.chain(rpcs.into_iter().flatten()).collect::<Vec<_>>().join(" ")
 }
 
 fn report(advice: &Advice) -> io::Result<Report> {
@@ -178,24 +182,30 @@ fn report(advice: &Advice) -> io::Result<Report> {
 mod tests {
     use super::*;
     use crate::{
-        advise::{candidates::candidates, choice::rate},
-        predict::{load::Workload, presets::preset},
+        advise::{
+            candidates::candidates,
+            choice::{Site, rate},
+        },
+        predict::{load::Workload, mirrors::Mirrors, presets::preset},
     };
 
     #[test]
     fn csv_marks_the_recommended_layout_also_if_it_is_no_candidate() {
         let job = Workload { tasks: 1, nodes: 1, transfer: 4096, block: 4096, size: 4096, files: true };
-        let write = &preset("flash").unwrap().write;
-        let costs = [(Direction::Write, write)];
-        let all: Vec<Rated> = candidates(&job, 2).iter().map(|shape| rate(&job, shape, 2, &costs)).collect();
+        let costs = vec![(Direction::Write, preset("flash").unwrap().write)];
+        let site = Site { osts: 2, costs, mirrors: Mirrors::ONE };
+        let all: Vec<Rated> = candidates(&job, 2, 1).iter().map(|shape| rate(&job, shape, &site)).collect();
         let marked = |recommended| {
-            let lines = csv(&all, recommended);
+            let lines = csv(&all, recommended, &Common::NONE);
             assert!(lines.iter().all(|line| line.split(',').count() == CSV_COLUMNS.split(',').count()));
             lines.into_iter().filter(|line| line.starts_with("1,")).collect::<Vec<_>>()
         };
         assert_eq!(marked(Recommended::Nothing), Vec::<String>::new());
         assert_eq!(marked(Recommended::DefaultLayout), [format!("1,,,,,,,,{PROGRESSIVE_OPTIONS}")]);
         let candidate = marked(Recommended::Candidate(1));
-        assert!(candidate.len() == 1 && candidate[0].ends_with(&words(&all[1].shape).join(" ")), "{candidate:?}");
+        assert!(
+            candidate.len() == 1 && candidate[0].ends_with(&words(&all[1].shape, &Common::NONE).join(" ")),
+            "{candidate:?}"
+        );
     }
 }

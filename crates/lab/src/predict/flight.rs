@@ -14,8 +14,8 @@
 //!   for each open file. `max_pages_per_rpc` can only divide that request.
 //! * A buffered write: `max_rpcs_in_flight`, and half of `max_dirty_mb`. A request has up to
 //!   `max_pages_per_rpc`, and not more than a grant.
-//! * A read: `max_rpcs_in_flight`, and the readahead window of each task. `max_pages_per_rpc` can
-//!   only divide the requests of the kernel.
+//! * A read: `max_rpcs_in_flight`, the readahead window of each task, and the requests that the
+//!   kernel sends to a mount at a time. `max_pages_per_rpc` can only divide these requests.
 //!
 //! Invariant: larger parameters never mean less data in flight.
 
@@ -33,11 +33,14 @@ const PAGE_BYTES: f64 = 4096.0;
 /// requests could use up the grant before the replies renew it.
 const GRANT_BYTES: f64 = 8.0 * MIB;
 /// Bytes that the kernel requests at a time without a readahead window, or with a smaller one.
-pub const READ_AHEAD_MIN: u64 = 128 << 10;
-/// Readahead window of a mount of root, in bytes: `READAHEAD_MB` of the mount.
-pub const READ_AHEAD_DEFAULT: u64 = 4 << 20;
+const READ_AHEAD_MIN: u64 = 128 << 10;
+/// Readahead requests that the kernel sends to a mount at a time: `max_background` of the mount.
+const BACKGROUND_MAX: f64 = 64.0;
 
-/// Parameters of a mount's requests to an OST.
+/// Number of parameters.
+pub const RPCS: usize = 4;
+
+/// Parameters of a mount that bound its requests to an OST.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Rpcs {
     /// Requests at a time.
@@ -49,24 +52,33 @@ pub struct Rpcs {
     /// MiB of buffered writes.
     #[serde(rename = "max_dirty_mb")]
     pub dirty_mb: u64,
+    /// MiB of the readahead window of each open file. 0: none, or the mount cannot set it.
+    #[serde(rename = "max_read_ahead_per_file_mb")]
+    pub read_ahead_mb: u64,
 }
 
 impl Rpcs {
     /// Names of the parameters, in the order of [`Rpcs::to_array`].
-    pub const NAMES: [&str; 3] = ["max_rpcs_in_flight", "max_pages_per_rpc", "max_dirty_mb"];
-    /// The values of a new mount.
-    pub const DEFAULT: Rpcs = Rpcs { in_flight: 8, pages: 1024, dirty_mb: 64 };
-    /// The largest values that a mount accepts.
-    pub const MAX: Rpcs = Rpcs { in_flight: 256, pages: 4096, dirty_mb: 2048 };
+    pub const NAMES: [&str; RPCS] = [
+        "osc.*.max_rpcs_in_flight",
+        "osc.*.max_pages_per_rpc",
+        "osc.*.max_dirty_mb",
+        "llite.*.max_read_ahead_per_file_mb",
+    ];
+    /// The values of a new mount of root.
+    pub const DEFAULT: Rpcs = Rpcs { in_flight: 8, pages: 1024, dirty_mb: 64, read_ahead_mb: 4 };
+    /// The largest values that a mount accepts, or that make a difference: a larger window is more
+    /// than the kernel requests at a time.
+    pub const MAX: Rpcs = Rpcs { in_flight: 256, pages: 4096, dirty_mb: 2048, read_ahead_mb: 64 };
 
     /// Returns the values as a list.
-    pub fn to_array(self) -> [u64; 3] {
-        [self.in_flight, self.pages, self.dirty_mb]
+    pub fn to_array(self) -> [u64; RPCS] {
+        [self.in_flight, self.pages, self.dirty_mb, self.read_ahead_mb]
     }
 
     /// Returns the values of a list.
-    pub fn from_array([in_flight, pages, dirty_mb]: [u64; 3]) -> Rpcs {
-        Rpcs { in_flight, pages, dirty_mb }
+    pub fn from_array([in_flight, pages, dirty_mb, read_ahead_mb]: [u64; RPCS]) -> Rpcs {
+        Rpcs { in_flight, pages, dirty_mb, read_ahead_mb }
     }
 }
 
@@ -86,42 +98,93 @@ pub struct Requests {
     ost_part: f64,
     /// Mounts that use it at the same time.
     mounts: f64,
-    /// Largest request that the kernel or a file allows, in bytes.
-    largest: f64,
-    /// Bytes that programs and the kernel request from it at a time. `None`: mounts buffer as much
-    /// as they may.
-    wanted: Option<f64>,
+    wanted: Wanted,
+}
+
+/// Bytes that programs and the kernel request from the OST at a time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Wanted {
+    /// Mounts buffer as much as they may, in requests of at most so many bytes.
+    Buffered { largest: f64 },
+    /// `bytes` at a time, in requests of at most `largest`.
+    Direct { largest: f64, bytes: f64 },
+    /// A readahead window of each reader.
+    Ahead(Readers),
+}
+
+/// Readers with a readahead window each.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Readers {
+    readers: f64,
+    /// Mounts with readers.
+    nodes: f64,
+    /// Bytes that a reader reads without a gap.
+    contiguous: u64,
+    stripe_size: u64,
+    /// OSTs of a file.
+    osts: f64,
+}
+
+impl Readers {
+    /// Returns the bytes of a request to an OST, and those that are requested from all OSTs at a
+    /// time.
+    fn wanted(&self, read_ahead_mb: u64) -> (f64, f64) {
+        let window = read_ahead_mb.saturating_mul(1 << 20).max(READ_AHEAD_MIN).min(self.contiguous.max(1));
+        let request = window.min(REQUEST_BYTES_MAX);
+        let most = self.nodes * BACKGROUND_MAX * request as f64;
+        let width = width(request, self.stripe_size, self.osts);
+        (request as f64 / width, (self.readers * window as f64).min(most))
+    }
+}
+
+/// Returns the number of OSTs to which a request of the kernel goes.
+fn width(request: u64, stripe_size: u64, osts: f64) -> f64 {
+    (request.div_ceil(stripe_size) as f64).clamp(1.0, osts)
 }
 
 impl Requests {
-    /// Computes the requests for one kind of accesses. `osts`: number of OSTs of the file system.
-    /// `read_ahead`: window of the mounts, in bytes.
-    pub fn of(direction: Direction, workload: &Workload, shape: &Shape, osts: u32, read_ahead: u64) -> Requests {
-        let load = Load::of(workload, shape, osts);
+    /// Computes the requests for one kind of accesses. `osts`: number of OSTs of the file system or
+    /// pool. `mirrors`: number of mirrors that are used at the same time, at least 1.
+    pub fn of(direction: Direction, workload: &Workload, shape: &Shape, osts: u32, mirrors: f64) -> Requests {
+        let load = Load::of(workload, shape, osts).over_mirrors(mirrors, osts);
         let own = own_osts(workload.file_bytes(), shape, osts);
-        let using = if workload.files { load.files * own * load.ost_part } else { load.nodes };
+        let ost_part = load.ost_part;
+        let using = if workload.files { load.files * own * ost_part } else { load.nodes / mirrors };
         let mounts = using.clamp(1.0, load.nodes);
-        let is_buffered = direction == Direction::Write && load.direct_mib == 0.0;
-        if is_buffered {
-            let of_object = load.mib * MIB * load.object_part;
-            let largest = of_object.clamp(PAGE_BYTES, GRANT_BYTES);
-            return Requests { ost_part: load.ost_part, mounts, largest, wanted: None };
-        }
-        // Tasks of a mount that write one file take turns. Each reader has a window of its own.
-        let (requesters, at_a_time) = match direction {
-            Direction::Write => (load.inodes, workload.transfer.min(REQUEST_BYTES_MAX)),
-            Direction::Read => (load.tasks, read_ahead.max(READ_AHEAD_MIN).min(workload.contiguous().max(1))),
+        let wanted = match direction {
+            Direction::Write if load.direct_mib == 0.0 => {
+                let of_object = load.mib * MIB * load.object_part;
+                Wanted::Buffered { largest: of_object.clamp(PAGE_BYTES, GRANT_BYTES) }
+            }
+            // Tasks of a mount that write one file take turns.
+            Direction::Write => {
+                let request = workload.transfer.min(REQUEST_BYTES_MAX);
+                let largest = request as f64 / width(request, shape.stripe_size, own);
+                Wanted::Direct { largest, bytes: load.inodes * request as f64 * ost_part }
+            }
+            Direction::Read => Wanted::Ahead(Readers {
+                readers: load.tasks,
+                nodes: load.nodes,
+                contiguous: workload.contiguous(),
+                stripe_size: shape.stripe_size,
+                osts: own,
+            }),
         };
-        let request = at_a_time.min(REQUEST_BYTES_MAX);
-        let width = (request.div_ceil(shape.stripe_size) as f64).clamp(1.0, own);
-        let wanted = requesters * at_a_time as f64 * load.ost_part;
-        Requests { ost_part: load.ost_part, mounts, largest: request as f64 / width, wanted: Some(wanted) }
+        Requests { ost_part, mounts, wanted }
     }
 
     /// Returns the rate of the job that data in flight allows, in MiB/s.
     pub fn rate(&self, rpcs: &Rpcs, link: &Link) -> f64 {
-        let bytes = self.largest.min(rpcs.pages as f64 * PAGE_BYTES);
-        let in_flight = match self.wanted {
+        let (largest, wanted) = match self.wanted {
+            Wanted::Buffered { largest } => (largest, None),
+            Wanted::Direct { largest, bytes } => (largest, Some(bytes)),
+            Wanted::Ahead(readers) => {
+                let (largest, of_all) = readers.wanted(rpcs.read_ahead_mb);
+                (largest, Some(of_all * self.ost_part))
+            }
+        };
+        let bytes = largest.min(rpcs.pages as f64 * PAGE_BYTES);
+        let in_flight = match wanted {
             Some(wanted) => wanted.min(self.mounts * rpcs.in_flight as f64 * bytes),
             // A program that has filled the buffer waits until half of it is free.
             None => self.mounts * (rpcs.in_flight as f64 * bytes).min(rpcs.dirty_mb as f64 * MIB / 2.0),
@@ -141,7 +204,12 @@ impl Requests {
 
     /// Whether programs and readahead bound the bytes that are requested at a time.
     pub fn are_bounded(&self) -> bool {
-        self.wanted.is_some()
+        !matches!(self.wanted, Wanted::Buffered { .. })
+    }
+
+    /// Whether they are reads, which the readahead window bounds.
+    pub fn are_reads(&self) -> bool {
+        matches!(self.wanted, Wanted::Ahead(_))
     }
 }
 
@@ -168,7 +236,7 @@ mod tests {
 
     #[test]
     fn unbuffered_writes_have_one_request_of_the_kernel_for_each_file() {
-        let of = |workload: &Workload, osts| Requests::of(Direction::Write, workload, &shape(1), osts, 4 * MI);
+        let of = |workload: &Workload, osts| Requests::of(Direction::Write, workload, &shape(1), osts, 1.0);
         let one = of(&job(1, 1, 4 * MI), 1);
         assert_eq!(rate(&one, Rpcs::DEFAULT), 91, "1 MiB in 11 ms");
         assert_eq!(rate(&one, Rpcs::MAX), 91, "the program writes no more at a time");
@@ -184,7 +252,7 @@ mod tests {
 
     #[test]
     fn buffered_writes_depend_on_the_size_of_requests_and_on_the_buffer() {
-        let requests = Requests::of(Direction::Write, &job(1, 1, 65_536), &shape(1), 1, 4 * MI);
+        let requests = Requests::of(Direction::Write, &job(1, 1, 65_536), &shape(1), 1, 1.0);
         let of = |pages, dirty_mb| rate(&requests, Rpcs { pages, dirty_mb, ..Rpcs::DEFAULT });
         assert_eq!(of(1024, 64), 2286, "32 MiB in 14 ms");
         assert_eq!(of(1024, 2048), 2286, "8 requests of 4 MiB");
@@ -192,21 +260,41 @@ mod tests {
         assert_eq!(of(2048, 128), 3556, "64 MiB in 18 ms");
         assert_eq!(of(4096, 2048), of(2048, 128), "a grant is 8 MiB");
         assert_eq!(rate(&requests, Rpcs { in_flight: 1, ..Rpcs::DEFAULT }), 286, "4 MiB in 14 ms");
-        let more = Rpcs { in_flight: 32, pages: 256, dirty_mb: 64 };
+        let more = Rpcs { in_flight: 32, pages: 256, ..Rpcs::DEFAULT };
         assert_eq!(rate(&requests, more), 2909, "32 MiB in 11 ms");
         let small = Workload { size: MI, block: MI, ..job(1, 1, 65_536) };
-        let small = Requests::of(Direction::Write, &small, &shape(1), 1, 4 * MI);
+        let small = Requests::of(Direction::Write, &small, &shape(1), 1, 1.0);
         assert_eq!(rate(&small, Rpcs::DEFAULT), 727, "the object has 1 MiB");
     }
 
     #[test]
     fn reads_request_as_much_as_the_readahead_window() {
-        let of = |workload: &Workload, window| Requests::of(Direction::Read, workload, &shape(1), 1, window);
-        let rate = |requests: &Requests| rate(requests, Rpcs::DEFAULT);
-        assert_eq!(rate(&of(&job(1, 1, 65_536), 4 * MI)), 364, "4 MiB in 11 ms");
-        assert_eq!(rate(&of(&job(4, 1, 65_536), 4 * MI)), 727, "8 MiB of 16");
-        assert_eq!(rate(&of(&job(1, 1, MI), 0)), 12, "128 KiB in 10.125 ms");
+        let of = |workload: &Workload, read_ahead_mb| {
+            let requests = Requests::of(Direction::Read, workload, &shape(1), 1, 1.0);
+            rate(&requests, Rpcs { read_ahead_mb, ..Rpcs::DEFAULT })
+        };
+        assert_eq!(of(&job(1, 1, 65_536), 4), 364, "4 MiB in 11 ms");
+        assert_eq!(of(&job(4, 1, 65_536), 4), 727, "8 MiB of 16");
+        assert_eq!(of(&job(1, 1, 65_536), 8), 727, "a larger window");
+        assert_eq!(of(&job(1, 1, MI), 0), 12, "128 KiB in 10.125 ms");
         let in_turn = Workload { files: false, block: 65_536, ..job(8, 8, 65_536) };
-        assert_eq!(rate(&of(&in_turn, 4 * MI)), 50, "each task 64 KiB in 10.06 ms");
+        assert_eq!(of(&in_turn, 4), 50, "each task 64 KiB in 10.06 ms");
+    }
+
+    #[test]
+    fn kernel_bounds_the_readahead_of_all_files_of_a_mount() {
+        let requests = Requests::of(Direction::Read, &job(32, 1, MI), &shape(1), 1, 1.0);
+        assert_eq!(rate(&requests, Rpcs::MAX), 5818, "64 MiB in 11 ms");
+        let of_two = Requests::of(Direction::Read, &job(32, 2, MI), &shape(1), 1, 1.0);
+        assert_eq!(rate(&of_two, Rpcs::MAX), 11_636);
+    }
+
+    #[test]
+    fn mounts_that_read_several_mirrors_use_more_osts() {
+        let shared = Workload { files: false, ..job(8, 8, MI) };
+        let of = |mirrors| Requests::of(Direction::Read, &shared, &shape(1), 4, mirrors);
+        let (one, two) = (of(1.0), of(2.0));
+        assert_eq!((one.at_rate_of_ost(100.0), two.at_rate_of_ost(100.0)), (100.0, 200.0));
+        assert_eq!(rate(&one, Rpcs::DEFAULT), rate(&two, Rpcs::DEFAULT), "each mount has as much in flight");
     }
 }

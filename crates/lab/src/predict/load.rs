@@ -134,6 +134,14 @@ impl Load {
             at_once: filled.min(nodes.into()).max(1.0),
         }
     }
+
+    /// Returns the load of reads that are spread over this number of mirrors, at least 1, on other
+    /// OSTs each. `osts`: as in [`Load::of`].
+    pub fn over_mirrors(self, mirrors: f64, osts: u32) -> Load {
+        let even = (1.0 / f64::from(osts.max(1))).min(self.ost_part);
+        let ost_part = (self.ost_part / mirrors).max(even);
+        Load { object_part: self.object_part / mirrors, ost_part, ..self }
+    }
 }
 
 /// Returns the number of stripes with data. A file that is smaller than a round over its stripes
@@ -229,6 +237,18 @@ mod tests {
         assert_eq!((load.object_part, load.ost_part), (0.25, 0.25), "on four OSTs");
         let named = Shape { all_osts: Some(1), ..shape(1, 1) };
         assert_eq!(Load::of(&files, &named, 4).ost_part, 1.0, "all on the named one");
+    }
+
+    #[test]
+    fn mirrors_share_the_reads_as_far_as_there_are_osts() {
+        let load = Load::of(&in_turn(4, 4, MI), &shape(1, 1), 3);
+        let parts = |mirrors| {
+            let load = load.over_mirrors(mirrors, 3);
+            (load.object_part, load.ost_part)
+        };
+        assert_eq!(parts(1.0), (1.0, 1.0));
+        assert_eq!(parts(2.0), (0.5, 0.5));
+        assert_eq!(parts(4.0), (0.25, 1.0 / 3.0), "three OSTs");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! * [`costs`]: seconds of each part for that, and the rate.
 //! * [`fit`]: costs from measurements.
 //! * [`flight`]: data in flight to an OST, and the rate that it allows over a distance.
+//! * [`mirrors`]: mirrors that are read, and the time of a resync.
 //! * [`presets`]: costs of published systems.
 //! * [`shape`]: layouts of files. [`system`]: file systems. [`store`]: models, and runs that they
 //!   have predicted.
@@ -12,6 +13,7 @@ pub mod costs;
 pub mod fit;
 pub mod flight;
 pub mod load;
+pub mod mirrors;
 pub mod presets;
 pub mod shape;
 pub mod store;

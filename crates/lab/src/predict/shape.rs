@@ -27,7 +27,8 @@ pub struct Shape {
 
 impl Shape {
     /// Returns the layout of the files of a job, each of `size` bytes: that of most bytes of the
-    /// first one. `None`: these bytes are on the MDT, or the file has no layout of Sheen.
+    /// first one, in the mirror that is written. `None`: these bytes are on the MDT, or the file
+    /// has no layout of Sheen.
     pub fn of_files(paths: &[PathBuf], size: u64) -> Option<Shape> {
         let mut all: Vec<(Shape, BTreeSet<u32>)> = Vec::new();
         for path in paths {
@@ -39,6 +40,8 @@ impl Shape {
     }
 
     fn of_layout(layout: &Layout, size: u64) -> Option<(Shape, BTreeSet<u32>)> {
+        let written = layout.primary(|_| true).and_then(|id| layout.mirror(id));
+        let layout = written.as_ref().unwrap_or(layout);
         let with_data = layout.components().iter().filter(|component| component.is_instantiated());
         let largest = with_data.max_by_key(|part| part.end.min(size).saturating_sub(part.start))?;
         let stripes = u32::try_from(largest.objects().len()).ok().filter(|stripes| *stripes > 0)?;
