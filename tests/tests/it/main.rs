@@ -29,6 +29,7 @@ mod jail;
 mod job_stats;
 mod key_holder;
 mod lab;
+mod lab_advise;
 mod lab_survey;
 mod llapi;
 mod locks;
