@@ -1,5 +1,5 @@
-//! The layout that the job's files have at present: its shape, and the properties that a recommended
-//! one retains.
+//! The layout that the job's files have at present: its shape, and the properties that a
+//! recommended one retains.
 
 use std::{collections::BTreeSet, path::Path};
 
