@@ -18,8 +18,9 @@ say() {
 serve() {
   local kind=$1
   shift
-  local lines=0
-  [ -e "$base/$kind.log" ] && lines=$(wc -l <"$base/$kind.log")
+  local lines
+  touch "$base/$kind.log"
+  lines=$(wc -l <"$base/$kind.log")
   "$sheen" "$kind" --dir "$base/$kind" --listen 127.0.0.1:0 "$@" >>"$base/$kind.log" 2>&1 &
   pid[$kind]=$!
   until tail -n "+$((lines + 1))" "$base/$kind.log" | grep -q 'ready at'; do
