@@ -164,8 +164,8 @@ pub struct UpArgs {
     pub default_layout: DefaultLayoutArg,
     #[command(flatten)]
     pub ost_model: OstModelArg,
-    /// Address and port at which other mounts and servers connect [default: 127.0.0.1:7988, or
-    /// another port if it is in use]
+    /// Address and port at which other mounts and servers connect; later starts use them again
+    /// [default: 127.0.0.1:7988, or another port if it is in use at the first start]
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub listen: Option<String>,
     #[command(flatten)]

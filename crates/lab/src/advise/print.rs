@@ -1,7 +1,11 @@
 //! The table of a recommendation.
 
 use crate::{
-    advise::{advice::Advice, choice::Rated, rpcs::RpcAdvice},
+    advise::{
+        advice::Advice,
+        choice::{Rated, is_worth},
+        rpcs::RpcAdvice,
+    },
     output::Lines,
     predict::{load::Direction, shape::Shape},
     prober::describe,
@@ -62,7 +66,9 @@ impl Printer {
             self.row("present", present);
         }
         if let Some(chosen) = chosen {
-            self.row("recommended", chosen);
+            // As fast as the present layout, which therefore remains.
+            let remains = present.is_some_and(|present| !is_worth(present, chosen));
+            self.row(if remains { "fewest" } else { "recommended" }, chosen);
         }
         for rated in best_sizes(all) {
             if chosen.is_none_or(|chosen| rated.shape != chosen.shape) {

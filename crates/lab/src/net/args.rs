@@ -10,7 +10,7 @@ use crate::output::OutputArgs;
 const EXAMPLES: &str = "\
 Examples:
   sheen lab net                                       the server on this host
-  sheen lab net --to oss1@tcp --sizes 4k-16m --in-flight 1-64
+  sheen lab net --to oss1:7990@tcp --sizes 4k-16m --in-flight 1-64
   sheen lab wan --report wan.html                     as over 60, 200 and 400 km of fibre
   sheen lab wan --files /mnt/sheen                    also create, write, read … in round trips
   sheen lab wan --delays 40 --sizes 1m,4m             as over 4,000 km";
@@ -19,7 +19,8 @@ Examples:
 #[derive(Parser, Clone, Debug)]
 #[command(name = "sheen lab net", after_help = EXAMPLES, args_override_self = true, max_term_width = 100)]
 pub struct NetArgs {
-    /// NID of a server, or 0@lo for this process alone [default: a server on this host]
+    /// NID of a server, or 0@lo for this process alone. Without a port: 7988, of an MGS [default: a
+    /// server on this host]
     #[arg(long, value_name = "NID")]
     pub to: Option<String>,
     /// Tests [default: ping,write,read; wan: write]
