@@ -32,6 +32,8 @@ const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 const WIDTH: u32 = 960;
 const PANEL_HEIGHT: u32 = 300;
 const COLUMNS: usize = 2;
+/// Part by which rounding may move the first label of a logarithmic axis.
+const ROUNDING: f64 = 1e-9;
 /// Height of the title and the legend above the panels.
 const HEAD_HEIGHT: u32 = 78;
 /// Font sizes. Plotters divides them by 1.24.
@@ -117,7 +119,9 @@ impl Chart {
             match panel.scale {
                 Scale::Linear => self.panel(panel, &area, linear(all), linear(panel.values.all()))?,
                 Scale::Log => {
+                    // plotters rounds a first decade below 1 up, and would leave it without a label.
                     let range = log(all);
+                    let range = range.start * (1.0 - ROUNDING)..range.end;
                     self.panel(panel, &area, range.clone(), range.log_scale())?;
                 }
             }
@@ -151,10 +155,14 @@ impl Chart {
         let mut chart = ChartBuilder::on(area)
             .caption(&panel.title, PANEL_TITLE.into_font().color(&INK))
             .margin_right(20)
+            .margin_bottom(14)
             .x_label_area_size(48)
             .y_label_area_size(64)
             .build_cartesian_2d(x, y)?;
-        let zero = if panel.values.all().any(|v| v <= 0.0) { range.start } else { f64::NEG_INFINITY };
+        let zero = match panel.values.all().any(|v| v <= 0.0) {
+            true => range.start * (1.0 + 2.0 * ROUNDING),
+            false => f64::NEG_INFINITY,
+        };
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -288,6 +296,14 @@ mod tests {
         assert_eq!((linear([].into_iter()), log([].into_iter())), (0.0..1.0, 1.0..10.0));
         let ranges = Values::Ranges(vec![vec![None, Some([1.0, 2.0, 9.0])]]);
         assert_eq!(ranges.all().collect::<Vec<f64>>(), [1.0, 2.0, 9.0]);
+    }
+
+    #[test]
+    fn logarithmic_axis_labels_zero_below_one() {
+        let values = Values::Curves(vec![vec![Some(0.0), Some(5.0)]]);
+        let panel = Panel { title: "callbacks".into(), scale: Scale::Log, values };
+        let svg = Chart { panels: vec![panel.clone()], ..chart(panel.values) }.svg().unwrap();
+        assert!(svg.contains("\n0\n") && svg.contains("\n10\n"), "{svg}");
     }
 
     #[test]

@@ -174,7 +174,13 @@ pub fn of_mount(path: &Path) -> io::Result<Process> {
 pub fn mount_info(path: &Path) -> io::Result<MountInfo> {
     let failed = |e: io::Error| named("find the mount of", path, &e);
     let mut info = vec![0; INFO_BYTES_MAX];
-    let len = rustix::fs::getxattr(path, &*open_name(control::MOUNT), &mut info).map_err(|e| failed(e.into()))?;
+    let len = rustix::fs::getxattr(path, &*open_name(control::MOUNT), &mut info).map_err(|e| {
+        let e = io::Error::from(e);
+        failed(match e.raw_os_error().map(Errno) {
+            Some(Errno::EOPNOTSUPP | Errno::ENODATA) => io::Error::new(e.kind(), "it is not on a mount of Sheen"),
+            _ => e,
+        })
+    })?;
     serde_json::from_slice(&info[..len]).map_err(|e| failed(e.into()))
 }
 

@@ -10,7 +10,7 @@ const STYLE: &str = "\
 body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:62rem;margin:0 auto;padding:1rem}\
 h1{font-size:1.5rem;line-height:1.25}h2{font-size:1.15rem;margin-top:2rem}\
 .sub{color:#555}.warn{border-left:4px solid #d55e00;background:#fdf1e8;padding:.5rem .75rem}\
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
+.scroll{overflow-x:auto}@media(min-width:62rem){.scroll{width:max-content;max-width:calc(50vw + 29rem)}}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{padding:.25rem .75rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}\
 th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #222}\
 .facts td{text-align:left;white-space:normal;overflow-wrap:anywhere}.facts td:first-child{color:#555;white-space:nowrap}\

@@ -20,6 +20,7 @@ use crate::{
         run::run,
     },
     output::{Format, Lines},
+    processes,
     record::Circumstances,
     report::Report,
     session::Session,
@@ -34,6 +35,10 @@ use crate::{
 /// A message for the user.
 pub fn main(args: &NetArgs, wan: bool, trust: Trust, words: &str) -> Result<(), String> {
     let plan = Plan::new(args, wan)?;
+    // Before the measurements of the network, which take minutes.
+    if let Some(dir) = &plan.files {
+        processes::of_mount(dir).map_err(|e| e.to_string())?;
+    }
     let began = Moment::now();
     let of_files = if plan.files.is_some() { STRIPES.len() + plan.clients.len() } else { 0 };
     let mut session = Session::new(plan.points().len() + of_files, &args.output)?;
