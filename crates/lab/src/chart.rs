@@ -114,7 +114,8 @@ impl Chart {
         let centered = Pos::new(HPos::Center, VPos::Center);
         head.draw_text(&self.title, &TITLE.into_font().color(&INK).pos(centered), (WIDTH as i32 / 2, 24))?;
         self.legend(&head)?;
-        for (panel, area) in self.panels.iter().zip(body.split_evenly((rows, COLUMNS))) {
+        let columns = self.panels.len().clamp(1, COLUMNS);
+        for (panel, area) in self.panels.iter().zip(body.split_evenly((rows, columns))) {
             let all = panel.values.all();
             match panel.scale {
                 Scale::Linear => self.panel(panel, &area, linear(all), linear(panel.values.all()))?,

@@ -87,7 +87,7 @@ pub fn reason(now: &Rated, chosen: &Rated) -> String {
     let limit = now.limit().name();
     if !is_worth(now, chosen) {
         let percent = (WORTH - 1.0) * 100.0;
-        return format!("No layout is faster than {} by {percent:.0} %: {limit} limits it.", now.shape.name());
+        return format!("No layout is faster than {} by {percent:.0} %; limited by {limit}.", now.shape.name());
     }
     match now.limit() {
         Part::Objects => format!("One object is slower than its OST; {stripes} use several at once."),
@@ -96,14 +96,9 @@ pub fn reason(now: &Rated, chosen: &Rated) -> String {
         }
         Part::Locks => format!("Nodes take turns with the locks of an object; {stripes} separate them."),
         Part::Tasks | Part::Nodes | Part::Inodes | Part::Jumps | Part::Shared | Part::Files => {
-            format!("{} limits it; {stripes} are the best for that.", capitalised(limit))
+            format!("Limited by {limit}; {stripes} are the best for that.")
         }
     }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 #[cfg(test)]
