@@ -120,7 +120,7 @@ impl Chart {
             match panel.scale {
                 Scale::Linear => self.panel(panel, &area, linear(all), linear(panel.values.all()))?,
                 Scale::Log => {
-                    // plotters rounds a first decade below 1 up, and would leave it without a label.
+                    // plotters rounds a first decade below 1 up, so it would have no label.
                     let range = log(all);
                     let range = range.start * (1.0 - ROUNDING)..range.end;
                     self.panel(panel, &area, range.clone(), range.log_scale())?;
