@@ -633,9 +633,10 @@ fn lock_with_dirty_data_is_cancelled_with_one_request_in_flight() {
         for i in 0..10 {
             write(&m, &file, i * PIECE, &[4; PIECE]).await;
         }
-        assert_eq!(m.world.want(object(&m), Mode::Pr, WHOLE), 1);
+        let object = object(&m);
+        assert_eq!(m.world.want(object, Mode::Pr, WHOLE), 1);
         pause(&m, LONG).await;
-        assert_eq!(m.world.state.lock().locks.count(Resource::extent(object(&m))), 0);
+        assert_eq!(m.world.state.lock().locks.count(Resource::extent(object)), 0);
         assert!(stored(&m) == [4; 10 * PIECE]);
     });
 }
