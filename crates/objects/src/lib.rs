@@ -12,7 +12,8 @@
 //! * [`identity_fields`]: the text of such a file, of any kind of target;
 //! * [`sharing`]: how targets on one device divide its `statfs` figures;
 //! * [`quota`]: space by owner, and how much of it each id may use;
-//! * [`owner_record`], [`counted`], [`unowned`]: who owns an object, and which objects are counted.
+//! * [`owner_record`], [`counted`], [`unowned`]: who owns an object, and which objects are counted;
+//! * [`recount`]: a second count of the space by owner, to find wrong sums.
 //!
 //! Invariants: no I/O, no clock, no threads. No input from a peer or a disk makes this code panic
 //! or allocate without a bound.
@@ -28,6 +29,7 @@ pub mod name;
 pub mod owner_record;
 pub mod plan;
 pub mod quota;
+pub mod recount;
 pub mod sharing;
 pub mod stored_sums;
 pub mod sums;
@@ -41,6 +43,7 @@ pub use identity_fields::{IdentityError, IdentityFields};
 pub use owner_record::OwnerRecord;
 pub use plan::{Run, runs};
 pub use quota::Quota;
+pub use recount::{Recount, WrongSum};
 pub use sharing::Sharing;
 pub use stored_sums::StoredSums;
 pub use sums::Sums;

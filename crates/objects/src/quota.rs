@@ -23,6 +23,8 @@ use sheen_wire::{
     quota::{Id, Owner},
 };
 
+use crate::recount::{Recount, WrongSum};
+
 /// An id with fewer bytes left is near its limit.
 pub const TIGHT_BYTES: u64 = 64 << 20;
 /// How often an id near its limit is reported while no write waits.
@@ -44,6 +46,8 @@ pub struct Quota {
     limited: usize,
     /// Number of the last question.
     asked: u64,
+    /// The second count, while there is one.
+    recount: Option<Recount>,
 }
 
 /// The sums and the limit of an id.
@@ -148,6 +152,37 @@ impl Quota {
             let used = &mut self.accounts.entry(id).or_default().used;
             used.bytes = used.bytes.saturating_add(new).saturating_sub(old);
         }
+    }
+
+    /// Begins a second count of all objects, and drops an earlier one.
+    pub fn begin_recount(&mut self) {
+        self.recount = Some(Recount::default());
+    }
+
+    /// Returns the second count, if there is one. The caller makes each change in both.
+    pub fn recount(&mut self) -> Option<&mut Recount> {
+        self.recount.as_mut()
+    }
+
+    /// Ends the second count. `is_complete`: it has reached all objects. Then corrects the sums by
+    /// it, and returns those that were wrong. Ids with a limit are to be reported then.
+    pub fn end_recount(&mut self, is_complete: bool) -> Vec<WrongSum> {
+        let Some(Recount { uses, .. }) = self.recount.take().filter(|_| is_complete) else { return Vec::new() };
+        let ids: BTreeSet<Id> = self.accounts.keys().chain(uses.keys()).copied().collect();
+        let mut wrong = Vec::new();
+        for id in ids {
+            let account = self.accounts.entry(id).or_default();
+            let (counted, found) = (account.used, uses.get(&id).copied().unwrap_or_default());
+            if counted != found {
+                account.used = found;
+                if account.allow.is_some() {
+                    self.due.insert(id);
+                }
+                wrong.push(WrongSum { id, counted, found });
+            }
+            self.drop_if_empty(id);
+        }
+        wrong
     }
 
     /// Whether an id has a limit.
@@ -331,7 +366,7 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sheen_wire::quota::Kind;
+    use sheen_wire::{Fid, quota::Kind};
 
     use super::*;
 
@@ -366,6 +401,42 @@ mod tests {
         quota.removed(OWNER, 30);
         quota.removed(other, 5);
         assert_eq!(quota.ids().count(), 0);
+    }
+
+    #[test]
+    fn recount_corrects_wrong_sums_and_no_changes_meanwhile() {
+        let (mut quota, other) = (limited(10 * MIB), Owner { uid: 1001, ..OWNER });
+        let object = |oid| Fid::new(9, oid);
+        quota.added(OWNER, 10); // object 1, which takes 30 bytes
+        quota.added(OWNER, 5); // object 2
+        quota.added(other, 7); // object 4, which does not exist
+        quota.begin_recount();
+        quota.recount().unwrap().add(object(1), Some(OWNER), 30);
+        // Object 2 grows before the count reaches it, object 1 does after that.
+        for (oid, old, new) in [(2, 5, 6), (1, 30, 40)] {
+            quota.resized(OWNER, old, new);
+            quota.recount().unwrap().resize(object(oid), Some(OWNER), old, new);
+        }
+        quota.recount().unwrap().add(object(2), Some(OWNER), 6);
+        // A new object is counted once, changes its owner, and is destroyed.
+        quota.added(OWNER, 3);
+        (0..2).for_each(|_| quota.recount().unwrap().add(object(3), Some(OWNER), 3));
+        quota.removed(OWNER, 3);
+        quota.added(other, 3);
+        quota.recount().unwrap().give(object(3), Some(OWNER), other, 3);
+        quota.removed(other, 3);
+        quota.recount().unwrap().remove(object(3), Some(other), 3);
+        let sum = |bytes, objects| QuotaUse { bytes, objects };
+        let wrong = quota.end_recount(true);
+        let user = WrongSum { id: USER, counted: sum(26, 2), found: sum(46, 2) };
+        let lost = WrongSum { id: Id { id: 1001, ..USER }, counted: sum(7, 1), found: sum(0, 0) };
+        assert_eq!(wrong[..2], [user, lost]);
+        assert_eq!((wrong.len(), wrong[2].found, wrong[3].found), (4, sum(46, 2), sum(46, 2)));
+        assert_eq!(quota.report(), [want(USER, 46, 0)], "it has a limit");
+        assert!(quota.ids().all(|(id, ..)| id != lost.id), "it takes no memory any more");
+        quota.begin_recount();
+        assert_eq!(quota.end_recount(false), [], "it has not reached all objects");
+        assert!(quota.recount().is_none());
     }
 
     #[test]

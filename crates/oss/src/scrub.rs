@@ -11,6 +11,10 @@
 //! directory with the index of durable objects. The MDT knows which of them are lost. While too
 //! many of them wait for the MDT, the pass waits.
 //!
+//! A pass also counts the space of all objects by owner, and corrects the sums of the quotas if
+//! they differ. Changes meanwhile count in both. Before the OST has counted its objects after a
+//! start, there is nothing to compare.
+//!
 //! The OST asks the MDT to repair what is damaged ([`crate::repair`]).
 
 use std::{
@@ -18,13 +22,12 @@ use std::{
     time::Duration,
 };
 
-use sheen_objects::name::Dir;
 use sheen_rt::Rt;
 use sheen_wire::{Errno, Fid, Result};
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use crate::{Ost, scrubber::Counts, store::scrub::Scrubbed};
+use crate::{Ost, Store, scrubber::Counts, store::scrub::Scrubbed};
 
 /// Time between two searches for changed objects.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -68,7 +71,10 @@ pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wake: Arc<Notify>) {
 impl Ost {
     /// Scrubs all objects.
     async fn scrub_all(&self) {
-        let complete = self.scrub_listed().await && self.look_for_lost().await;
+        let counts_space = self.store.accounting().begin_recount();
+        let is_listed = self.scrub_listed(counts_space).await.is_some();
+        self.end_recount(counts_space && is_listed);
+        let complete = is_listed && self.look_for_lost().await.is_some();
         let Counts { objects, stored, damaged, failed, .. } = self.scrubber.end_pass(complete, self.rt.wall());
         let ended = if complete { "has ended" } else { "was stopped" };
         info!(
@@ -77,85 +83,97 @@ impl Ost {
         );
     }
 
-    /// Scrubs one object after the other. Returns whether the last one was reached.
-    async fn scrub_listed(&self) -> bool {
+    /// Scrubs one object after the other, and counts its space. `None`: the scrub is to stop.
+    async fn scrub_listed(&self, counts_space: bool) -> Option<()> {
         let mut after = Fid::ZERO;
         loop {
-            let listed = self.perhaps_blocking(true, || self.store.objects_after(after, LIST_MAX));
-            let objects = match listed {
-                Ok(objects) => objects,
-                Err(errno) => {
-                    warn!("{}: scrub: cannot list objects: {errno}", self.name);
-                    return false;
-                }
-            };
-            let Some(last) = objects.last() else { return true };
-            after = *last;
+            let objects = self.next_objects(&mut after, |store, after| store.objects_after(after, LIST_MAX)).await?;
+            if objects.is_empty() {
+                return Some(());
+            }
             for object in objects {
                 if self.scrubber.pace.stop.load(Relaxed) {
-                    return false;
+                    return None;
                 }
-                let Some(done) = self.scrub(object, true).await else { return false };
+                let done = self.scrub(object, true).await?;
                 self.scrubber.count(done);
+                if counts_space {
+                    let _pass = self.gate.enter()?;
+                    self.perhaps_blocking(true, || self.store.count_again(object));
+                }
             }
         }
     }
 
-    /// Looks for objects without a file, and asks the MDT about them. Returns whether the last one
-    /// was reached.
-    async fn look_for_lost(&self) -> bool {
+    /// Ends the second count of the space by owner. `is_complete`: it has reached all objects.
+    fn end_recount(&self, is_complete: bool) {
+        let wrong = self.store.accounting().end_recount(is_complete);
+        if !wrong.is_empty() {
+            let ids = wrong.len();
+            warn!("{}: scrub: the space of {ids} users, groups and projects was counted wrong; corrected", self.name);
+        }
+        self.scrubber.counted_space(is_complete.then_some(wrong));
+    }
+
+    /// Looks for objects without a file, and asks the MDT about them. `None`: the scrub is to stop.
+    async fn look_for_lost(&self) -> Option<()> {
         for dir in self.store.durable_dirs() {
-            if !self.look_for_lost_in(dir).await {
-                return false;
+            let mut after = Fid::ZERO;
+            loop {
+                let list = |store: &Store, after| store.unlisted(dir, after, UNLISTED_MAX);
+                let objects = self.next_objects(&mut after, list).await?;
+                if objects.is_empty() {
+                    break;
+                }
+                for object in objects {
+                    self.suspect(object).await?;
+                }
             }
             self.rt.sleep(LOOK_PAUSE).await;
         }
-        true
-    }
-
-    async fn look_for_lost_in(&self, dir: Dir) -> bool {
-        let mut after = Fid::ZERO;
-        loop {
-            if self.scrubber.pace.stop.load(Relaxed) {
-                return false;
-            }
-            let Some(pass) = self.gate.enter() else { return false };
-            let unlisted = self.perhaps_blocking(true, || self.store.unlisted(dir, after, UNLISTED_MAX));
-            drop(pass);
-            self.scrubber.pace.after(LOOK_BYTES).await;
-            let objects = match unlisted {
-                Ok(objects) => objects,
-                Err(errno) => {
-                    warn!("{}: scrub: cannot list objects: {errno}", self.name);
-                    return false;
-                }
-            };
-            let Some(last) = objects.last() else { return true };
-            after = *last;
-            for object in objects {
-                if !self.suspect(object).await {
-                    return false;
-                }
-            }
-        }
+        Some(())
     }
 
     /// Asks the MDT about an object if it is missing. Waits while too many others wait for the MDT.
-    /// Returns `false` if the scrub is to stop.
-    async fn suspect(&self, object: Fid) -> bool {
-        loop {
-            if self.scrubber.pace.stop.load(Relaxed) {
-                return false;
-            }
-            let Some(pass) = self.gate.enter() else { return false };
-            let is_done = self.perhaps_blocking(true, || self.store.suspect(object));
-            drop(pass);
-            self.scrubber.pace.after(LOOK_BYTES).await;
-            if is_done {
-                return true;
-            }
+    /// `None`: the scrub is to stop.
+    async fn suspect(&self, object: Fid) -> Option<()> {
+        while !self.look(|store| store.suspect(object)).await? {
             self.rt.sleep(FULL_PAUSE).await;
         }
+        Some(())
+    }
+
+    /// Returns the next objects of a list, of which `list` returns those after an object. `after`:
+    /// the last object before; becomes the last of these. None are left: the list has ended.
+    /// `None`: the scrub is to stop.
+    async fn next_objects(
+        &self,
+        after: &mut Fid,
+        list: impl FnOnce(&Store, Fid) -> Result<Vec<Fid>>,
+    ) -> Option<Vec<Fid>> {
+        let last = *after;
+        match self.look(|store| list(store, last)).await? {
+            Ok(objects) => {
+                *after = objects.last().copied().unwrap_or(last);
+                Some(objects)
+            }
+            Err(errno) => {
+                warn!("{}: scrub: cannot list objects: {errno}", self.name);
+                None
+            }
+        }
+    }
+
+    /// Looks something up on the disk. `None`: the scrub is to stop.
+    async fn look<T>(&self, look: impl FnOnce(&Store) -> T) -> Option<T> {
+        if self.scrubber.pace.stop.load(Relaxed) {
+            return None;
+        }
+        let pass = self.gate.enter()?;
+        let found = self.perhaps_blocking(true, || look(&self.store));
+        drop(pass);
+        self.scrubber.pace.after(LOOK_BYTES).await;
+        Some(found)
     }
 
     /// Stores checksums of objects that have changed.

@@ -9,8 +9,12 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use sheen_objects::WrongSum;
 use sheen_rt::Rt;
-use sheen_wire::{Result, Time, ost::Damaged};
+use sheen_wire::{
+    Result, Time,
+    ost::{Damaged, QuotaUse},
+};
 use tokio::sync::Notify;
 
 use crate::store::{
@@ -22,6 +26,8 @@ use crate::store::{
 const QUIET_SECS: u64 = 60;
 /// Default of `scrub_speed_mb`: about 3 % of a processor.
 const SPEED_MIB: u64 = 100;
+/// Wrong sums that the status lists.
+const SUMS_MAX: usize = 100;
 
 /// The state of a scrub.
 #[derive(Debug)]
@@ -46,6 +52,8 @@ struct State {
     started: Option<Time>,
     ended: Option<Time>,
     pass: Counts,
+    /// The sums by owner that were wrong. `None`: the space was not counted.
+    wrong_sums: Option<Vec<WrongSum>>,
 }
 
 /// Stage of the last pass, with Lustre's names.
@@ -139,6 +147,11 @@ impl Scrubber {
         }
     }
 
+    /// Records the sums by owner that were wrong in a pass. `None`: the space was not counted.
+    pub fn counted_space(&self, wrong: Option<Vec<WrongSum>>) {
+        self.state.lock().wrong_sums = wrong;
+    }
+
     /// Ends a pass. `complete`: it has reached the last object. Returns its numbers.
     pub fn end_pass(&self, complete: bool, now: Time) -> Counts {
         let mut state = self.state.lock();
@@ -181,17 +194,30 @@ impl Scrubber {
         let mut text = format!(
             "name: lfsck_scrub\nstatus: {stage}\nchecksums: {checksums}\ntime_since_latest_start: {}\n\
              time_since_last_completed: {}\nchecked: {objects}\nchecked_bytes: {bytes}\nupdated: {stored}\n\
-             too_recent: {recent}\nfailed: {failed}\ndamaged_blocks: {damaged}\nunclear_blocks: {unclear}\n\
-             repaired: {}\n",
+             too_recent: {recent}\nfailed: {failed}\ndamaged_blocks: {damaged}\nunclear_blocks: {unclear}\n",
             since(state.started),
             since(state.ended),
-            report.repaired
         );
+        text.push_str(&sums_text(state.wrong_sums.as_deref()));
+        text.push_str(&format!("repaired: {}\n", report.repaired));
         report.last_repaired.iter().for_each(|repaired| text.push_str(&line(repaired)));
         text.push_str(&format!("damaged_now: {}\n", report.damaged_now));
         report.damaged.iter().for_each(|damaged| text.push_str(&line(damaged)));
         text
     }
+}
+
+/// Returns the lines of sums by owner that were wrong.
+fn sums_text(wrong: Option<&[WrongSum]>) -> String {
+    let Some(wrong) = wrong else { return "corrected_sums: N/A\n".to_owned() };
+    let mut text = format!("corrected_sums: {}\n", wrong.len());
+    for WrongSum { id, counted, found } in wrong.iter().take(SUMS_MAX) {
+        let (kind, id) = (id.kind.name(), id.id);
+        let [counted, found] =
+            [counted, found].map(|QuotaUse { bytes, objects }| format!("{{ used: {bytes}, objects: {objects} }}"));
+        text.push_str(&format!("- {{ {kind}: {id}, counted: {counted}, found: {found} }}\n"));
+    }
+    text
 }
 
 /// Returns the line of a block, or a lost object, that is damaged or was repaired.

@@ -23,7 +23,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_objects::{
-    CountedObjects, OwnerRecord, Quota, Unowned,
+    CountedObjects, OwnerRecord, Quota, Unowned, WrongSum,
     quota::{Needs, Reservation, Verdict, Wait},
 };
 use sheen_rt::{Metadata, Rt};
@@ -87,7 +87,7 @@ impl Accounting {
     /// Returns the sums of the OST in the directory `root`, without any object.
     pub(super) fn new(rt: &Rt, root: &Path) -> Accounting {
         Accounting {
-            index: OwnerIndex::new(rt, root),
+            index: OwnerIndex::new(rt.disk(), root),
             quota: Mutex::default(),
             unowned: Mutex::default(),
             counted: Mutex::default(),
@@ -112,11 +112,41 @@ impl Accounting {
 
     /// Adds an object to the sums, unless it is there.
     pub(super) fn add(&self, object: Fid, charge: Charge) {
-        if self.counted.lock().insert(object)
-            && let Some(owner) = charge.owner
-        {
-            self.quota.lock().added(owner, charge.bytes);
+        if self.counted.lock().insert(object) {
+            let mut quota = self.quota.lock();
+            if let Some(owner) = charge.owner {
+                quota.added(owner, charge.bytes);
+            }
+            if let Some(recount) = quota.recount() {
+                recount.add(object, charge.owner, charge.bytes);
+            }
         }
+    }
+
+    /// Begins a second count of all objects ([`Recount`](sheen_objects::Recount)). Returns false if
+    /// the first one has not ended.
+    pub fn begin_recount(&self) -> bool {
+        let is_complete = self.is_complete();
+        if is_complete {
+            self.quota.lock().begin_recount();
+        }
+        is_complete
+    }
+
+    /// Counts an object of the sums in the second count.
+    pub(super) fn recount(&self, object: Fid, charge: &Charge) {
+        if let Some(recount) = self.quota.lock().recount() {
+            recount.add(object, charge.owner, charge.bytes);
+        }
+    }
+
+    /// Ends the second count, as [`Quota::end_recount`].
+    pub fn end_recount(&self, is_complete: bool) -> Vec<WrongSum> {
+        let wrong = self.quota.lock().end_recount(is_complete);
+        if !wrong.is_empty() {
+            self.needs.notify_waiters();
+        }
+        wrong
     }
 
     /// Removes an object from the list of counted ones. Returns whether it was there.
@@ -125,33 +155,45 @@ impl Accounting {
     }
 
     /// Removes the bytes of an object from the sums.
-    pub(super) fn subtract(&self, charge: Charge) {
+    pub(super) fn subtract(&self, object: Fid, charge: Charge) {
+        let mut quota = self.quota.lock();
         if let Some(owner) = charge.owner {
-            self.quota.lock().removed(owner, charge.bytes);
+            quota.removed(owner, charge.bytes);
+        }
+        if let Some(recount) = quota.recount() {
+            recount.remove(object, charge.owner, charge.bytes);
         }
     }
 
     /// Charges the present bytes of an object.
-    pub(super) fn resize(&self, charge: &mut Charge, bytes: u64) {
+    pub(super) fn resize(&self, object: Fid, charge: &mut Charge, bytes: u64) {
         if bytes == charge.bytes {
             return;
         }
         if let Some(owner) = charge.owner {
-            self.quota.lock().resized(owner, charge.bytes, bytes);
+            let mut quota = self.quota.lock();
+            quota.resized(owner, charge.bytes, bytes);
+            if let Some(recount) = quota.recount() {
+                recount.resize(object, charge.owner, charge.bytes, bytes);
+            }
         }
         charge.bytes = bytes;
     }
 
     /// Charges another owner for an object.
-    pub(super) fn give(&self, charge: &mut Charge, owner: Owner) {
+    pub(super) fn give(&self, object: Fid, charge: &mut Charge, owner: Owner) {
         if charge.owner == Some(owner) {
             return;
         }
+        let before = charge.owner.replace(owner);
         let mut quota = self.quota.lock();
-        if let Some(before) = charge.owner.replace(owner) {
+        if let Some(before) = before {
             quota.removed(before, charge.bytes);
         }
         quota.added(owner, charge.bytes);
+        if let Some(recount) = quota.recount() {
+            recount.give(object, before, owner, charge.bytes);
+        }
     }
 
     /// Puts an object that was changed on the list of closed ones.
@@ -183,7 +225,7 @@ impl Accounting {
         let mut all = self.closed.lock();
         let Some(closed) = all.get_mut(&object) else { return };
         if let Some(bytes) = bytes {
-            self.resize(&mut closed.charge, bytes);
+            self.resize(object, &mut closed.charge, bytes);
         }
         closed.recounts = closed.recounts.saturating_sub(1);
         if closed.recounts == 0 {

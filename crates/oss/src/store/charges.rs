@@ -48,13 +48,19 @@ impl Store {
     /// Counts objects, unless they are counted. `again`: also looks whether the owners of counted
     /// objects are known.
     pub fn count_objects(&self, objects: &[Fid], again: bool) {
-        for &object in objects {
-            // A sealed object with another name is counted under that one.
-            let is_moved = self.is_sealed(object) && self.follow(&[object]) != Err(Errno::MOVED);
-            if !is_moved {
-                self.files.count(object, again);
-            }
+        objects.iter().filter(|object| !self.is_moved(**object)).for_each(|object| self.files.count(*object, again));
+    }
+
+    /// Counts an object in the second count of all objects ([`Accounting::begin_recount`]).
+    pub fn count_again(&self, object: Fid) {
+        if !self.is_moved(object) {
+            self.files.count_again(object);
         }
+    }
+
+    /// Whether an object is sealed, and counted under its other name.
+    fn is_moved(&self, object: Fid) -> bool {
+        self.is_sealed(object) && self.follow(&[object]) != Err(Errno::MOVED)
     }
 
     /// Counts the objects again that have changed lately: the local file system may have released

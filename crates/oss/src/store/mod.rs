@@ -51,7 +51,7 @@ mod link;
 mod list;
 mod markers;
 pub(crate) mod names;
-mod owner_index;
+pub(crate) mod owner_index;
 mod read;
 mod recreate;
 mod repair;

@@ -17,7 +17,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
 use sheen_objects::{OwnerRecord, name, owner_record::RECORD_BYTES};
-use sheen_rt::{Disk, File, OpenOptions, Rt};
+use sheen_rt::{Disk, File, OpenOptions};
 use sheen_wire::{Fid, ost::Allocate};
 
 /// Directory of the index, in the OST's directory.
@@ -33,7 +33,7 @@ const ZEROS: usize = 64 << 10;
 type Part = (u64, u32);
 
 /// The index.
-pub(super) struct OwnerIndex {
+pub(crate) struct OwnerIndex {
     disk: Disk,
     root: PathBuf,
     dir: PathBuf,
@@ -48,9 +48,9 @@ fn part(object: Fid) -> Part {
 
 impl OwnerIndex {
     /// Returns the index of the OST in the directory `root`. Reads nothing.
-    pub fn new(rt: &Rt, root: &Path) -> OwnerIndex {
+    pub fn new(disk: Disk, root: &Path) -> OwnerIndex {
         OwnerIndex {
-            disk: rt.disk(),
+            disk,
             root: root.to_owned(),
             dir: root.join(DIR),
             files: Mutex::new(LruCache::with_hasher(OPEN_MAX, FxBuildHasher)),
@@ -190,7 +190,7 @@ mod tests {
             let root = Path::new("/ost");
             sim.rt(1).disk().create_dir_all(root.join(name::ROOT)).unwrap();
             sim.rt(1).disk().sync_fs("/").await.unwrap();
-            let index = OwnerIndex::new(&sim.rt(1), root);
+            let index = OwnerIndex::new(sim.rt(1).disk(), root);
             let object = |oid, ver| Fid { seq: 0x2_8000_0401, oid, ver };
             let record = |uid| OwnerRecord { file: Fid::ZERO, owner: Some(Owner { uid, ..Owner::default() }) };
             let all = [(object(1, 0), 5), (object(900, 0), 6), (object(1, 3), 7)];
@@ -199,7 +199,7 @@ mod tests {
             all.iter().for_each(|(object, uid)| index.write(*object, &record(*uid)).unwrap());
             index.sync(all.iter().map(|(object, _)| *object)).await.unwrap();
             sim.crash_host(1);
-            let index = OwnerIndex::new(&sim.rt(1), root);
+            let index = OwnerIndex::new(sim.rt(1).disk(), root);
             for (object, uid) in all {
                 assert_eq!(index.read(object).unwrap(), record(uid));
             }

@@ -190,6 +190,7 @@ impl Store {
             done.unclear = differing(&before.stored, &stored);
         }
         if let Some(claim) = &watch.claim {
+            self.files.know_charge(object);
             done.stored = object.store_sums(claim, stored)?;
             self.files.recount(object); // the sums may take a block
             done.complete = done.stored;

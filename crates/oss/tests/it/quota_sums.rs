@@ -7,9 +7,10 @@ use std::{
 
 use crate::common::{fid, open_store};
 use bytes::Bytes;
+use sheen_objects::name;
 use sheen_oss::{Store, store::Order};
 use sheen_rt::{
-    RealOptions, Rt,
+    OpenOptions, RealOptions, Rt,
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
@@ -158,6 +159,59 @@ fn sums_are_exact_after_random_changes_and_restarts() {
         })
         .unwrap();
     }
+}
+
+#[test]
+fn second_count_agrees_with_the_sums_after_changes_meanwhile() {
+    for seed in 0..30 {
+        let sim = Sim::new(seed, SimConfig::default());
+        sim.run(async {
+            let (rt, mut owners, mut removed) = (sim.rt(1), BTreeMap::new(), BTreeSet::new());
+            let store = open(&rt, Path::new("/srv/ost0")).await;
+            assert!(!store.accounting().begin_recount(), "the first count has not ended");
+            store.accounting().complete();
+            for _ in 0..100 {
+                random_change(&rt, &store, &mut owners, &mut removed).await;
+            }
+            assert!(store.accounting().begin_recount());
+            let mut after = Fid::ZERO;
+            while let Some(object) = store.objects_after(after, 1).unwrap().pop() {
+                store.count_again(object);
+                after = object;
+                random_change(&rt, &store, &mut owners, &mut removed).await;
+            }
+            assert_eq!(store.accounting().end_recount(true), [], "seed {seed}");
+            check(&store, &owners, &format!("seed {seed}"));
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn second_count_corrects_the_sums_of_an_object_whose_space_changed_at_rest() {
+    let sim = Sim::new(1, SimConfig::default());
+    sim.run(async {
+        let (rt, dir) = (sim.rt(1), Path::new("/srv/ost0"));
+        let store = open(&rt, dir).await;
+        write(&store, FILE, fid(1), 0, 5000).unwrap();
+        store.set_owners(&[owned(1, ALICE)], false).await.unwrap();
+        store.close().await.unwrap();
+        drop(store);
+        let store = open(&rt, dir).await;
+        count(&store);
+        store.accounting().complete();
+        let before = uses(&store);
+        let file = rt.disk().open(dir.join(name::path(fid(1))), OpenOptions::READ_WRITE).unwrap();
+        file.write_all_at(8192, &[7; 5000]).unwrap();
+        assert!(store.accounting().begin_recount());
+        store.count_again(fid(1));
+        let wrong = store.accounting().end_recount(true);
+        assert_eq!(wrong.iter().map(|wrong| wrong.id).collect::<Vec<_>>(), ALICE.ids());
+        assert!(wrong.iter().all(|wrong| wrong.counted == before[&wrong.id]), "{wrong:?}");
+        check(&store, &BTreeMap::from([(1, ALICE)]), "corrected");
+        assert_ne!(uses(&store), before);
+    })
+    .unwrap();
 }
 
 #[test]

@@ -66,6 +66,15 @@ impl Files {
         open.is_known.store(true, Relaxed);
     }
 
+    /// Makes the charge of an open object known before a change of its space that is no change of
+    /// its content. Before all objects are counted, the count finds the new space.
+    pub fn know_charge(&self, object: &Object) {
+        if self.accounting.is_complete() {
+            let _shard = self.shard(object.fid);
+            self.begin_charge(object, Fid::ZERO, None);
+        }
+    }
+
     /// Counts an object again after a change.
     pub fn recount(&self, object: &Object) {
         object.charge.recounts.store(RECOUNTS, Relaxed);
@@ -82,7 +91,7 @@ impl Files {
     fn recount_file(&self, charge: &mut Charge, object: &Object) {
         if let Ok(found) = object.file.metadata() {
             object.charge.set_dense(&found);
-            self.accounting.resize(charge, bytes_of(&found));
+            self.accounting.resize(object.fid, charge, bytes_of(&found));
         }
     }
 
@@ -127,7 +136,7 @@ impl Files {
             let bytes = self.disk.metadata(self.path(object)).map_or(0, |found| bytes_of(&found));
             Charge { owner: self.accounting.record(object, Fid::ZERO).owner, bytes }
         };
-        self.accounting.subtract(known.unwrap_or_else(at_rest));
+        self.accounting.subtract(object, known.unwrap_or_else(at_rest));
     }
 
     /// Forgets the owner of an object whose file was removed (`is_removed`), or counts the object
@@ -208,6 +217,26 @@ impl Files {
         }
     }
 
+    /// Counts an object in the second count of all objects
+    /// ([`Recount`](sheen_objects::Recount)), and in the sums, unless it is counted there.
+    pub fn count_again(&self, object: Fid) {
+        let shard = self.shard(object);
+        self.count_locked(object, false);
+        if !self.accounting.is_counted(object) {
+            return;
+        }
+        let count = |charge: &mut Charge| self.accounting.recount(object, charge);
+        if shard.peek(&object).and_then(|open| open.charge.with(count)).is_some()
+            || self.accounting.with_closed(object, count).is_some()
+        {
+            return;
+        }
+        if let Ok(found) = self.disk.metadata(self.path(object)) {
+            let owner = self.accounting.record(object, Fid::ZERO).owner;
+            count(&mut Charge { owner, bytes: bytes_of(&found) });
+        }
+    }
+
     /// Sets file and owner of an object, which need not exist. Durable after a sync of the index.
     /// `only_unowned`: unless it has one.
     ///
@@ -236,7 +265,7 @@ impl Files {
 
     /// Charges another owner for an object.
     fn give(&self, shard: &Shard, object: Fid, before: Option<Owner>, owner: Owner) {
-        let give = |charge: &mut Charge| self.accounting.give(charge, owner);
+        let give = |charge: &mut Charge| self.accounting.give(object, charge, owner);
         if shard.peek(&object).and_then(|open| open.charge.with(give)).is_some()
             || self.accounting.with_closed(object, give).is_some()
             || !self.accounting.is_counted(object)
@@ -269,6 +298,15 @@ impl Files {
         let open = shard.peek(&object).and_then(|open| open.charge.with(|charge| charge.owner));
         let known = open.or_else(|| self.accounting.with_closed(object, |charge| charge.owner));
         known.unwrap_or_else(|| self.accounting.index().read(object).ok()?.owner)
+    }
+
+    /// Returns the owner in the record of an object, which need not exist. `None`: unknown.
+    ///
+    /// # Errors
+    /// Errors of the local file system.
+    pub fn recorded_owner(&self, object: Fid) -> io::Result<Option<Owner>> {
+        let _shard = self.shard(object);
+        Ok(self.accounting.index().read(object)?.owner)
     }
 
     /// Counts the objects again that have changed lately.
