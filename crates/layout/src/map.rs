@@ -155,6 +155,18 @@ impl Layout {
         extent.before(offset.clamp(extent.start, extent.end), turn)
     }
 
+    /// Returns each object of all mirrors with the end of the bytes that it can contain. Objects of
+    /// a mirror that maps no bytes are left out.
+    pub fn object_ends(&self) -> impl Iterator<Item = (Stripe, u64)> {
+        let alone = if self.is_mirrored() { None } else { Some(self) };
+        let mirrors = alone.into_iter().chain(self.mirrors().iter().map(|mirror| &**mirror));
+        mirrors.flat_map(|mirror| {
+            let mapped =
+                mirror.stripes().iter().enumerate().filter(move |(n, _)| mirror.index().of_stripe(*n).is_some());
+            mapped.map(move |(n, stripe)| (*stripe, mirror.object_offset(u64::MAX, n)))
+        })
+    }
+
     /// Returns the file offset of byte `object_offset` of the object of stripe `stripe`, at most
     /// [`FILE_SIZE_MAX`]. Bytes before the component's extent are mapped to its start,
     /// bytes behind it to its end.

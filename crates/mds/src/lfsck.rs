@@ -7,6 +7,8 @@
 //! * An object counts as an orphan if the snapshot knows its id as used, and no file of the
 //!   snapshot has it. An object of a later file has a later id, or was adopted before; such files
 //!   are durable before the next snapshot.
+//! * Owners and sizes of objects are those of a later moment than the snapshot. A difference counts
+//!   if it is there at present as well ([`crate::quota::confirm`]).
 //! * Orphans are repaired only if no record of the metadata is damaged: they could be objects of
 //!   the file whose record cannot be read. The other repairs need that all records can be read.
 //! * While a directory has a bad entry, nothing is repaired that counts or adds names. A lookup may
@@ -20,10 +22,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sheen_namespace::{Check, Problem, StoreError};
+use sheen_wire::ost::StoredObject;
 use sheen_wire::{Errno, Fid};
 use tracing::{info, warn};
 
 use crate::mdt::Mdt;
+use crate::quota;
 use crate::state::lfsck::{Ended, Outcomes, Repairs, Report};
 use crate::state::osp::Osp;
 
@@ -152,7 +156,7 @@ async fn check(mdt: &Arc<Mdt>, repairs: Repairs) -> Result<Checked, StoreError> 
     let knows_all = check.knows_all_objects();
     let mut unchecked = check.osts();
     unchecked.retain(|ost| !mdt.osts.is_removed(*ost));
-    for osp in mdt.osts.all() {
+    for osp in mdt.quota_targets() {
         if osp.connected() && objects(mdt, &osp, &mut check).await? {
             unchecked.remove(&osp.index);
         }
@@ -170,12 +174,38 @@ async fn objects(mdt: &Mdt, osp: &Osp, check: &mut Check) -> Result<bool, StoreE
         let Ok(Ok(objects)) = mdt.rt.timeout(LIST_TIMEOUT, osp.list(after)).await else { return Ok(false) };
         let Some(last) = objects.last() else { return Ok(true) };
         after = *last;
-        let orphans = objects.into_iter().filter(|o| check.was_used(osp.index, *o) && check.is_orphan(osp.index, *o));
-        let orphans: Vec<Fid> = orphans.collect();
-        if orphans.is_empty() {
-            continue;
+        if orphans(mdt, osp, check, &objects).await.is_none() || stored(mdt, osp, check, &objects).await.is_none() {
+            return Ok(false);
         }
-        let Ok(Ok(sizes)) = mdt.rt.timeout(LIST_TIMEOUT, osp.sizes(&orphans)).await else { return Ok(false) };
-        orphans.into_iter().zip(sizes).for_each(|(orphan, bytes)| check.object(osp.index, orphan, bytes));
     }
+}
+
+/// Checks whether objects of an OST belong to files. `None`: the OST does not answer.
+async fn orphans(mdt: &Mdt, osp: &Osp, check: &mut Check, objects: &[Fid]) -> Option<()> {
+    let ost = osp.index;
+    let orphans = objects.iter().copied().filter(|o| check.was_used(ost, *o) && check.is_orphan(ost, *o));
+    let orphans: Vec<Fid> = orphans.collect();
+    if orphans.is_empty() {
+        return Some(());
+    }
+    let sizes = mdt.rt.timeout(LIST_TIMEOUT, osp.sizes(&orphans)).await.ok()?.ok()?;
+    let problems = orphans.into_iter().zip(sizes).map(|(object, bytes)| Problem::OrphanObject { ost, object, bytes });
+    problems.for_each(|problem| check.report(problem));
+    Some(())
+}
+
+/// Checks what an OST has stored of objects. `None`: the OST does not answer.
+async fn stored(mdt: &Mdt, osp: &Osp, check: &mut Check, objects: &[Fid]) -> Option<()> {
+    let stored = mdt.rt.timeout(LIST_TIMEOUT, osp.stored(objects)).await.ok()?.ok()?;
+    let file_of = |(object, stored): (&Fid, &StoredObject)| {
+        let expected = check.expected(osp.index, *object)?;
+        let is_other = expected.problems(osp.index, *object, stored).next().is_some();
+        is_other.then_some((*object, expected.file))
+    };
+    let doubtful: Vec<(Fid, Fid)> = objects.iter().zip(&stored).filter_map(file_of).collect();
+    if !doubtful.is_empty() {
+        let problems = mdt.rt.timeout(LIST_TIMEOUT, quota::confirm(mdt, osp, &doubtful)).await.ok()?.ok()?;
+        problems.into_iter().for_each(|problem| check.report(problem));
+    }
+    Some(())
 }

@@ -74,7 +74,7 @@ pub use config::Config;
 pub use decided::Decided;
 pub use error::{OpError, StoreError};
 pub use format::STORE_FORMAT;
-pub use fsck::{Check, CountBudget, DamagedStore, EntryAt, Place, Problem, salvage};
+pub use fsck::{Check, CountBudget, DamagedStore, EntryAt, Expected, Place, Problem, salvage};
 pub use handles::ClientId;
 pub use held::HeldOrphan;
 pub use ids::OrphanRange;

@@ -52,6 +52,11 @@ impl<S: Store> Namespace<S> {
         Ok(!first.is_empty())
     }
 
+    /// Whether a file is in the owner log, or will be with the next batch.
+    pub(crate) fn is_owner_logged(&mut self, fid: Fid) -> wire::Result<bool> {
+        self.tables.has_raw(&key::of_fid(key::OWNERS, fid))
+    }
+
     /// Removes files from the owner log with the next batch: all their OSTs know the owner that
     /// [`Namespace::charged`] returned after [`Namespace::owner_changes`]. A file that was logged
     /// again meanwhile remains.
@@ -85,7 +90,7 @@ impl<S: Store> Namespace<S> {
         Ok(self.owner_and_layout(fid)?.and_then(|(_, layout)| layout))
     }
 
-    fn owner_and_layout(&mut self, fid: Fid) -> wire::Result<Option<(Owner, Option<Layout>)>> {
+    pub(crate) fn owner_and_layout(&mut self, fid: Fid) -> wire::Result<Option<(Owner, Option<Layout>)>> {
         let inode = self.tables.inode(fid)?;
         // A walk over all files must not fill the cache beyond its bound.
         self.tables.end();

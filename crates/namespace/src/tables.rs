@@ -174,7 +174,8 @@ impl<S: Store> Tables<S> {
         [Some(&self.active), self.committing.as_deref()].into_iter().flatten().find_map(f)
     }
 
-    fn touch(&mut self, bytes: usize) {
+    /// Records that the operation in progress changes something, of about so many bytes.
+    pub(crate) fn touch(&mut self, bytes: usize) {
         self.changed = true;
         self.active.bytes += bytes + RECORD_BYTES;
     }
@@ -337,6 +338,15 @@ impl<S: Store> Tables<S> {
     /// Counts bytes that are written when the batch is sealed.
     pub(crate) fn add_bytes(&mut self, bytes: usize) {
         self.active.bytes += bytes;
+    }
+
+    /// Whether a raw record exists.
+    pub(crate) fn has_raw(&mut self, key: &[u8]) -> wire::Result<bool> {
+        if let Some(value) = self.in_layers(|l| l.raw.get(key)) {
+            return Ok(value.is_some());
+        }
+        let stored = self.store.get(key);
+        Ok(self.fail(stored)?.is_some())
     }
 
     /// Whether a layer deletes a raw record that the store has.

@@ -64,6 +64,7 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
         | Request::Destroy { objects }
         | Request::Versions { objects, .. }
         | Request::Follow { objects }
+        | Request::Stored { objects }
         | Request::Unseal { objects, .. } => names(objects),
         Request::Link { objects, .. } => {
             count(objects.len())?;

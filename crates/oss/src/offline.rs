@@ -7,11 +7,11 @@ use sheen_objects::{
     name::{self, Dir},
 };
 use sheen_rt::{Disk, LockGuard, target_dir::lock_dir};
-use sheen_wire::Fid;
+use sheen_wire::{Fid, ost::StoredObject};
 
 use crate::{
     OssError,
-    store::{format::IDENTITY, names},
+    store::{format::IDENTITY, names, owner_index::OwnerIndex},
 };
 
 /// The directory of an OST, locked by this process.
@@ -40,12 +40,13 @@ impl OfflineOst {
         &self.identity
     }
 
-    /// Calls `f` with each object and its size in bytes. One directory's names are in memory at a
-    /// time.
+    /// Calls `f` with each object and what is stored of it. One directory's names are in memory at
+    /// a time.
     ///
     /// # Errors
     /// Errors of the local file system.
-    pub fn for_each_object(&self, mut f: impl FnMut(Fid, u64)) -> Result<(), OssError> {
+    pub fn for_each_object(&self, mut f: impl FnMut(Fid, StoredObject)) -> Result<(), OssError> {
+        let owners = OwnerIndex::new(self.disk.clone(), &self.dir);
         let seqs = names::sequences(&self.disk, &self.dir).map_err(OssError::io("read", self.dir.join(name::ROOT)))?;
         for dir in seqs.into_iter().flat_map(Dir::all) {
             let objects =
@@ -53,7 +54,8 @@ impl OfflineOst {
             for object in objects {
                 let path = self.dir.join(name::path(object));
                 let found = self.disk.metadata(&path).map_err(OssError::io("stat", path))?;
-                f(object, found.len);
+                let record = owners.read(object).map_err(OssError::io("read the owners of", &self.dir))?;
+                f(object, StoredObject { size: found.len, owner: record.owner });
             }
         }
         Ok(())

@@ -123,6 +123,15 @@ pub struct Owned {
     pub owner: quota::Owner,
 }
 
+/// The state of an object that a check of the MDT compares with the object's file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct StoredObject {
+    /// Size in bytes, without dirty data of clients; 0 if the object does not exist.
+    pub size: u64,
+    /// Owner in the object's record. `None`: unknown so far.
+    pub owner: Option<quota::Owner>,
+}
+
 /// Target of a search, as in lseek(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Seek {
@@ -335,6 +344,9 @@ pub enum Request {
     /// until the last step. ESTALE: it is not lost, or the OST does not know the copy. ENOSPC: the
     /// remaining space is granted to clients. MOVED: the object is sealed.
     Recreate { object: Fid, step: Recreate },
+    /// From the MDT: asks for the stored states of objects, for a check. Sealed objects have one as
+    /// well. At most [`PARTS_MAX`].
+    Stored { objects: Vec<Fid> },
 }
 
 /// Space that an OST grants to a client (Lustre's grants), in bytes. Flushing the client's dirty
@@ -437,6 +449,8 @@ pub enum Reply {
         /// Whether all objects of the OST are counted.
         complete: bool,
     },
+    /// To `Stored`, in the order of the request.
+    Stored(Vec<StoredObject>),
 }
 
 /// An id that needs more space on an OST.
@@ -494,6 +508,7 @@ impl Request {
             QuotaUse { .. } => "quota_use",
             Repair { .. } => "repair",
             Recreate { .. } => "recreate",
+            Stored { .. } => "stored",
         }
     }
 
@@ -535,7 +550,8 @@ impl Request {
             | QuotaAllow { .. }
             | QuotaUse { .. }
             | Repair { .. }
-            | Recreate { .. } => {}
+            | Recreate { .. }
+            | Stored { .. } => {}
         }
     }
 
@@ -557,6 +573,7 @@ impl Request {
                 | QuotaUse { .. }
                 | Repair { .. }
                 | Recreate { .. }
+                | Stored { .. }
         )
     }
 }

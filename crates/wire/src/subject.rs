@@ -73,7 +73,8 @@ impl ost::Request {
             | Sync { objects }
             | Destroy { objects }
             | Unseal { objects, .. }
-            | Follow { objects } => objects.first().copied(),
+            | Follow { objects }
+            | Stored { objects } => objects.first().copied(),
             DestroyRange { seq, first, .. } => Some(Fid::new(*seq, *first)),
             Repair { object, .. } | Recreate { object, .. } => Some(*object),
             Seal { objects, .. } => objects.first().map(|(object, _)| *object),

@@ -2,6 +2,7 @@
 //! `sheen up` end with such a check, too.
 
 use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -53,6 +54,59 @@ fn fsck_makes_a_file_of_an_object_without_one() {
     up.start(&[]).ok();
     assert_eq!(up.sh("cat file lost+found/OST0000-*").ok(), "datalost");
     assert_eq!(up.sh("stat -c %a lost+found && touch file2 && cat lost+found/*").ok(), "700\nlost");
+}
+
+#[test]
+fn fsck_finds_another_owner_of_an_object_and_the_mdt_sends_the_files_owner() {
+    let Some(up) = Fs::up_or_skip(1) else { return };
+    fs::write(up.path("file"), "data").unwrap();
+    let uid = fs::metadata(up.path("file")).unwrap().uid();
+    up.stop().ok();
+    let (dir, ost) = (up.dir().to_string_lossy().into_owned(), up.dir().join("ost0"));
+    let oid: u64 = object(&ost).file_name().unwrap().to_string_lossy().parse().unwrap();
+    let records = fs::read_dir(ost.join("owners")).unwrap().flatten().next().unwrap().path();
+    let records = fs::File::options().read(true).write(true).open(records).unwrap();
+    // User, group, project, and flags: the file and the owner are known.
+    let record = [uid + 1, 0, 0, 3].map(u32::to_be_bytes).concat();
+    records.write_all_at(&record, oid * 32 + 16).unwrap();
+
+    let found = fsck(&["--dir", &dir]);
+    assert_eq!(found.code, 4, "{}", found.out);
+    let wrong = format!("is charged to user {}, group 0, project 0, and should be to user {uid}, group ", uid + 1);
+    assert!(found.out.contains(&wrong), "{}", found.out);
+    assert!(found.out.contains(" (/file)\n  repair: send the file's owner to its OSTs\n"), "{}", found.out);
+    let found = fsck(&["--dir", &dir, "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&found.out).unwrap();
+    assert_eq!((&found["problem_count"], &found["problems"][0]["path"]), (&1.into(), &"/file".into()));
+    assert_eq!(found["problems"][0]["problem"], "inconsistent_owner");
+    let repaired = fsck(&["--dir", &dir, "--repair"]);
+    assert_eq!(repaired.code, 1, "{}", repaired.out);
+    let again = fsck(&["--dir", &dir]);
+    assert_eq!(again.code, 0, "the next start sends the owner: {}", again.out);
+    up.start(&[]).ok();
+    let stored = || {
+        let mut stored = [0; 4];
+        records.read_exact_at(&mut stored, oid * 32 + 16).unwrap();
+        u32::from_be_bytes(stored)
+    };
+    eventually("the OST has the file's owner", || stored() == uid);
+}
+
+#[test]
+fn fsck_finds_bytes_of_an_object_beyond_its_component() {
+    let Some(up) = Fs::up_or_skip(1) else { return };
+    up.lfs("setstripe -E 64M -c 1 -E -1 file").ok();
+    fs::write(up.path("file"), "data").unwrap();
+    up.stop().ok();
+    let dir = up.dir().to_string_lossy().into_owned();
+    let object = fs::File::options().write(true).open(object(&up.dir().join("ost0"))).unwrap();
+    object.set_len((64 << 20) + 1).unwrap();
+    let found = fsck(&["--dir", &dir, "--repair"]);
+    assert_eq!(found.code, 4, "{}", found.out);
+    let line = "has 67108865 bytes; its layout ends at 67108864 (/file)\n  there is no repair\n";
+    assert!(found.out.contains(line), "{}", found.out);
+    object.set_len(64 << 20).unwrap();
+    assert_eq!(fsck(&["--dir", &dir]).code, 0);
 }
 
 #[test]

@@ -339,6 +339,7 @@ fn keys_of_hosts_and_users_cannot_add_or_replace_servers() {
                 ost::Request::QuotaWait,
                 ost::Request::QuotaAllow { ids: Vec::new(), all: true },
                 ost::Request::QuotaUse { first: Owner::default().ids()[0] },
+                ost::Request::Stored { objects: vec![object] },
             ] {
                 assert_eq!(ask(&ost, request.clone(), b"").await.unwrap_err(), Errno::EPERM, "{request:?}");
             }

@@ -72,7 +72,7 @@ fn run_on(rt: &Rt, targets: &Targets, args: &FsckArgs) -> Result<i32> {
     let osts = targets.open_osts(&disk, mdt.identity())?;
     let (mut check, salvaged) = readable(&mut mdt, args.salvage)?;
     objects(&osts, &mut check)?;
-    let mut report = Report::new(mdt.identity(), &check, osts.iter().map(|ost| ost.index).collect());
+    let mut report = Report::new(mdt.identity(), &check, targets::indices(&osts));
     report.salvaged = salvaged;
     report.found(mdt.store(), &check);
     let repairs = args.repair || args.salvage;
@@ -129,10 +129,10 @@ fn metadata(mdt: &OfflineMdt) -> std::result::Result<Check, MdtError> {
 fn objects(osts: &[OstDir], check: &mut Check) -> Result {
     let (mut progress, mut objects) = (Progress::new(), 0);
     for ost in osts {
-        let each = |object, bytes| {
+        let each = |object, stored| {
             objects += 1;
             progress.show("objects", objects, None);
-            check.object(ost.index, object, bytes);
+            check.object(ost.index, object, &stored);
         };
         ost.dir.for_each_object(each).map_err(|e| Failure::new(e.to_string()))?;
     }

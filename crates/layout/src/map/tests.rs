@@ -114,6 +114,7 @@ struct Part {
     count: usize,
 }
 
+const PART: Part = Part { unit: 1, len: 1, count: 1 };
 const UNIT: u64 = STRIPE_SIZE_UNIT as u64;
 
 /// Builds a layout whose first part, which must have one object, is a Data-on-MDT component of one
@@ -388,6 +389,21 @@ fn object_size_ignores_bytes_outside_the_component() {
     assert_eq!(layout.file_size(0, 7 * UNIT), 5 * UNIT, "the object is longer than its component");
     assert_eq!(layout.object_offset(0, 3), UNIT);
     assert_eq!(layout.file_offset(3, 0), 5 * UNIT);
+}
+
+#[test]
+fn object_ends_follow_the_ends_of_components() {
+    let parts = [Part { unit: 1, len: 5, count: 1 }, Part { unit: 1, len: 9, count: 3 }, Part { count: 0, ..PART }];
+    let layout = composite(&parts, false);
+    let ends: Vec<(Stripe, u64)> = layout.object_ends().collect();
+    let stripes: Vec<Stripe> = ends.iter().map(|(stripe, _)| *stripe).collect();
+    assert_eq!(stripes, layout.all_objects().collect::<Vec<_>>());
+    // The second component ends after 14 units, of which stripe 2 has the units 2, 5, 8 and 11.
+    assert_eq!(ends.iter().map(|(_, end)| end / UNIT).collect::<Vec<_>>(), [5, 5, 5, 4]);
+    let endless = composite(&parts[..2], true);
+    assert!(endless.object_ends().skip(1).all(|(_, end)| end > OBJECT_SIZE_MAX));
+    let on_mdt = begun_on_mdt(&parts, false);
+    assert_eq!(on_mdt.object_ends().next(), Some((on_mdt.stripes()[0], 5 * UNIT)));
 }
 
 #[test]

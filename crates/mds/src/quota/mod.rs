@@ -35,6 +35,7 @@ use crate::mdt::Mdt;
 use crate::state::osp::Osp;
 use crate::state::quota::Line;
 
+pub(crate) use owners::confirm;
 pub(crate) use shown::{register, register_pool, unregister, unregister_pool};
 
 /// Serves the needs of one OST, as a part of its task ([`crate::osp`]).

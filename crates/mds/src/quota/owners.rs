@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sheen_namespace::Charged;
+use sheen_namespace::{Charged, Problem};
 use sheen_rpc::RequestError;
 use sheen_wire::ost::{OWNERS_MAX, Owned, Request};
 use sheen_wire::quota::{Id, Owner};
@@ -139,6 +139,27 @@ async fn send(mdt: &Mdt, osp: &Osp, owners: &[Owned], only_unowned: bool) -> std
     Ok(())
 }
 
+/// Returns the present problems of objects of an OST, which are given with their files. No owner is
+/// sent meanwhile: so an owner that differs is wrong, unless the owner log has the file.
+///
+/// # Errors
+/// The OST does not answer. EIO: the store cannot be read.
+pub(crate) async fn confirm(mdt: &Mdt, osp: &Osp, objects: &[(Fid, Fid)]) -> Result<Vec<Problem>> {
+    let _order = osp.quota.owning.lock().await;
+    let names: Vec<Fid> = objects.iter().map(|(object, _)| *object).collect();
+    let stored = osp.stored(&names).await?;
+    let mut problems = Vec::new();
+    let pairs: Vec<_> = objects.iter().zip(&stored).collect();
+    for some in pairs.chunks(FILES_AT_ONCE) {
+        let mut core = mdt.core.lock();
+        for ((object, file), stored) in some {
+            let expected = mdt.look_up(&mut core, |core| core.ns.expected(*file, osp.index, *object))?;
+            problems.extend(expected.iter().flat_map(|expected| expected.problems(osp.index, *object, stored)));
+        }
+    }
+    Ok(problems)
+}
+
 impl Mdt {
     /// Returns those ids with a limit on the OST that it does not know so far.
     fn limited_and_untold(&self, osp: &Osp, mut ids: BTreeSet<Id>) -> Vec<Id> {
@@ -153,16 +174,21 @@ impl Mdt {
 
     /// Returns the owner of a file and its objects. `None`: there is no such file.
     fn charged(&self, core: &mut Core, file: Fid) -> Result<Option<Charged>> {
+        self.look_up(core, |core| core.ns.charged(file))
+    }
+
+    /// Looks a file up.
+    fn look_up<T>(&self, core: &mut Core, read: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
         if self.commits.is_damaged() {
             return Err(Errno::EIO); // it does not say which files exist
         }
-        let charged = core.ns.charged(file);
-        if charged.is_err()
+        let found = read(core);
+        if found.is_err()
             && let Some(fault) = core.ns.take_fault()
         {
             self.store_failed("finding the owner of an object", &fault);
         }
-        charged
+        found
     }
 
     /// Whether no file certainly has an object (OST and name) that belonged to `file` as far as the

@@ -48,7 +48,7 @@ fn rule(core: &Core, id: Id, scope: Scope) -> Option<Rule> {
 
 impl Mdt {
     /// Returns the targets with objects: the MDT's own data service, and the OSTs by index.
-    pub(super) fn quota_targets(&self) -> Vec<Arc<Osp>> {
+    pub(crate) fn quota_targets(&self) -> Vec<Arc<Osp>> {
         self.osts.data().into_iter().chain(self.osts.all()).collect()
     }
 

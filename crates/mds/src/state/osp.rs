@@ -11,7 +11,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sheen_rpc::{Cause, Import, RequestError};
 use sheen_rt::Instant;
-use sheen_wire::ost::{Damaged, DamagedBlock, ObjectAttr, Part, QuotaUse, QuotaWant, Recreate, Reply, Request, Seek};
+use sheen_wire::ost::{
+    Damaged, DamagedBlock, ObjectAttr, Part, QuotaUse, QuotaWant, Recreate, Reply, Request, Seek, StoredObject,
+};
 use sheen_wire::{Bulk, Fid, Ost, StatFs, quota};
 use tokio::sync::Notify;
 
@@ -222,6 +224,16 @@ impl Osp {
     /// Returns the sizes of these objects in bytes.
     pub async fn sizes(&self, objects: &[Fid]) -> Result<Vec<u64>, RequestError> {
         Ok(self.attrs(objects).await?.into_iter().map(|attr| attr.size).collect())
+    }
+
+    /// Returns what is stored of these objects.
+    pub async fn stored(&self, objects: &[Fid]) -> Result<Vec<StoredObject>, RequestError> {
+        let request = Request::Stored { objects: objects.to_vec() };
+        let op = request.op();
+        match self.import.request(request).send().await?.body {
+            Reply::Stored(stored) if stored.len() == objects.len() => Ok(stored),
+            _ => Err(self.wrong_reply(op)),
+        }
     }
 
     /// Returns the attributes of these objects.

@@ -10,7 +10,8 @@ use sheen_wire::mgs::PoolChange;
 use sheen_wire::quota::{self, Answer, Change, Id, Kind, NewLimits, Owner, Query, Report};
 use sheen_wire::{Cred, Errno, Fid, PoolName, Result, fid};
 
-use crate::common::{FakeOst, Host, config, objects, with_host};
+use crate::common::{FakeOst, Host, config, objects, slow_commits, with_host};
+use crate::lfsck::ended;
 
 const MIB: u64 = 1 << 20;
 const USER: Id = Id { kind: Kind::User, id: 1000 };
@@ -47,6 +48,12 @@ impl Host {
     async fn chown(&self, fid: Fid, owner: Owner) {
         let set = SetAttr { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttr::default() };
         self.ask(Request::SetAttr { cred: Cred::ROOT, fid, set, handle: None }).await.unwrap();
+    }
+
+    /// Checks the MDT and the objects. `order`: the parameter that requests it, such as `run`.
+    async fn checked(&self, order: &str) -> String {
+        assert_eq!(self.params.set(&format!("mdt.*.lfsck_namespace_{order}"), "1").unwrap()[0].result, Ok(()));
+        ended(self).await
     }
 
     /// Long enough for commits and messages.
@@ -111,6 +118,59 @@ fn owners_that_changed_are_sent_also_after_a_crash() {
         host.add_ost_again(0, &ost).await;
         host.rt.sleep(Duration::from_secs(20)).await;
         assert_eq!(ost.quota.owner(object), Some(other));
+    });
+}
+
+#[test]
+fn check_finds_another_owner_of_an_object_and_repairs_it_by_the_owner_log() {
+    with_host(20, config(), async |_, _, host| {
+        let ost = host.add_ost(0).await;
+        let (file, object) = host.make_owned("f").await;
+        host.a_while().await;
+        ost.objects.lock().insert(object);
+        let found = host.checked("run").await;
+        assert!(found.contains("problems: 0\n") && found.contains("unchecked_osts: []\n"), "{found}");
+        ost.quota.owners.lock().clear();
+        let found = host.checked("run").await;
+        assert!(found.contains("problems: 0\n"), "an owner that is unknown so far: {found}");
+        ost.quota.owners.lock().insert(object, Owner { uid: 2000, ..OWNER });
+        let line = format!(
+            "- inconsistent_owner: object {object} on OST0000 of file {file} is charged to user 2000, group 100, \
+             project 0, and should be to user 1000, group 100, project 0"
+        );
+        let found = host.checked("run").await;
+        assert!(found.contains(&format!("problems: 1\nrepaired: 0\n{line}\n")), "{found}");
+        let found = host.checked("repair").await;
+        let repaired = format!("problems: 1\nrepaired: 1\n{line}; repaired: send the file's owner to its OSTs\n");
+        assert!(found.contains(&repaired), "{found}");
+        host.a_while().await;
+        assert_eq!(ost.quota.owner(object), Some(OWNER));
+        let found = host.checked("run").await;
+        assert!(found.contains("problems: 0\n"), "{found}");
+    });
+}
+
+#[test]
+fn owners_that_an_ost_gets_later_or_before_they_are_durable_are_no_problem() {
+    with_host(21, slow_commits(), async |_, _, host| {
+        let ost = host.add_ost(0).await;
+        let (file, object) = host.make_owned("f").await;
+        host.sync().await.unwrap();
+        // Until the log without the file is durable.
+        host.rt.sleep(Duration::from_secs(15)).await;
+        ost.objects.lock().insert(object);
+        let other = Owner { uid: 2000, ..OWNER };
+        host.chown(file, other).await;
+        // As if the OST had asked for the owner just now.
+        ost.quota.owners.lock().insert(object, other);
+        let found = host.checked("run").await;
+        assert!(found.contains("problems: 0\n"), "the chown is not durable: {found}");
+        ost.quota.owners.lock().insert(object, OWNER);
+        ost.quota.silent.store(true, Relaxed);
+        host.sync().await.unwrap();
+        let found = host.checked("run").await;
+        assert!(found.contains("problems: 0\n"), "the OST does not answer to the new owner: {found}");
+        assert_eq!(ost.quota.owner(object), Some(OWNER));
     });
 }
 

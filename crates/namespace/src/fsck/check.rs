@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_layout::MDT_OST;
-use sheen_wire::{Fid, FileKind, Time, fid::ROOT, quota::Id, seq::ost_seq};
+use sheen_wire::{Fid, FileKind, Time, fid::ROOT, ost::StoredObject, quota::Id, seq::ost_seq};
 
 use super::{
     found::{File, Found, Usage},
     links,
+    object::Expected,
     problem::Problem,
     repair,
     scan::Scan,
@@ -46,11 +47,26 @@ impl Check {
         Ok(check)
     }
 
-    /// Checks an object that an OST has: whether it belongs to a file.
-    pub fn object(&mut self, ost: u32, object: Fid, bytes: u64) {
+    /// Checks an object that an OST has, which does not run: whether it belongs to a file, and what
+    /// is stored of it.
+    pub fn object(&mut self, ost: u32, object: Fid, stored: &StoredObject) {
         if self.is_orphan(ost, object) {
-            self.found.report(Problem::OrphanObject { ost, object, bytes });
+            self.report(Problem::OrphanObject { ost, object, bytes: stored.size });
+        } else if let Some(expected) = self.expected(ost, object) {
+            expected.problems(ost, object, stored).for_each(|problem| self.report(problem));
         }
+    }
+
+    /// Adds a problem of an object.
+    pub fn report(&mut self, problem: Problem) {
+        self.found.report(problem);
+    }
+
+    /// Returns what should be stored of an object. `None`: no file has it.
+    pub fn expected(&self, ost: u32, object: Fid) -> Option<Expected> {
+        let of = self.found.objects.get(&(ost, object))?;
+        let file = self.found.files.get(&of.file).filter(|_| !self.found.owner_log.contains(&of.file));
+        Some(Expected { file: of.file, owner: file.map(|file| file.owner), end: of.end })
     }
 
     /// Returns whether an object belongs to no file, and nothing is going to destroy it.

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sheen_wire::{Fid, FileKind, quota::Id, seq::MdtIndex};
+use sheen_wire::{
+    Fid, FileKind,
+    quota::{Id, Owner},
+    seq::MdtIndex,
+};
 
 use super::problem::Problem;
 use crate::record::{Counters, OstIds, Super};
@@ -20,6 +24,7 @@ pub(crate) type Usage = BTreeMap<Id, u64>;
 /// The numbers of a file.
 pub(crate) struct File {
     pub kind: FileKind,
+    pub owner: Owner,
     pub nlink: u32,
     /// Sum of the hashes of the names that are stored with the file, and their number.
     pub links_sum: u64,
@@ -41,14 +46,23 @@ pub(crate) struct File {
     pub is_orphan: bool,
 }
 
+/// An object of a file.
+pub(crate) struct ObjectOf {
+    pub file: Fid,
+    /// Maximum size in bytes, by the file's layout.
+    pub end: u64,
+}
+
 /// The records that a check has read.
 pub(crate) struct Found {
     pub superblock: Super,
     pub counters: Counters,
     pub mdt: MdtIndex,
     pub files: FxHashMap<Fid, File>,
-    /// The objects of files, with their file.
-    pub objects: FxHashMap<ObjectAt, Fid>,
+    /// The objects of files.
+    pub objects: FxHashMap<ObjectAt, ObjectOf>,
+    /// The files in the owner log.
+    pub owner_log: FxHashSet<Fid>,
     /// The objects in the unlink log.
     pub unlinked: FxHashSet<ObjectAt>,
     /// Orphan ranges: the last id by OST and first id.

@@ -20,6 +20,7 @@
 mod check;
 mod found;
 mod links;
+mod object;
 mod online;
 mod problem;
 mod repair;
@@ -27,6 +28,7 @@ mod salvage;
 mod scan;
 
 pub use check::Check;
+pub use object::Expected;
 pub use online::{CountBudget, Place};
 pub use problem::{EntryAt, Problem};
 pub use salvage::{DamagedStore, salvage};

@@ -11,6 +11,8 @@
 //! * A number of files changes by the difference that the check found: operations since then
 //!   altered the stored and the right number alike.
 //!
+//! Owners of objects need no proof: the MDT sends the OSTs the file's present owner.
+//!
 //! Repairs of one stage do not disturb each other, so they are not changes for the watch.
 
 use std::sync::Arc;
@@ -117,6 +119,10 @@ impl<S: Store> Namespace<S> {
                 let Place { dir, fid } = place.ok_or(Errno::EINVAL)?;
                 return self.adopt(*ost, *object, dir, fid, env);
             }
+            Problem::InconsistentOwner { file, .. } => {
+                let logged = self.send_owner(*file);
+                return self.done(logged, now);
+            }
             _ => {}
         }
         let watch = self.tables.watch.take().ok_or(Errno::ESTALE)?;
@@ -178,6 +184,14 @@ impl<S: Store> Namespace<S> {
             Problem::QuotaUsage { id, stored, counted } => self.correct_usage(cx, *id, (*stored, *counted), watch),
             _ => Err(Errno::EOPNOTSUPP),
         }
+    }
+
+    /// Lets the MDT send the owner of a file to the OSTs of its objects.
+    fn send_owner(&mut self, fid: Fid) -> wire::Result<()> {
+        self.present(fid)?;
+        self.tables.touch(0);
+        self.tables.log_owner(fid);
+        Ok(())
     }
 
     /// Returns a file: ESTALE if it is deleted.

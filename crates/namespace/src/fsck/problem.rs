@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use sheen_wire::{Fid, FileKind, quota::Id};
+use sheen_layout::MDT_OST;
+use sheen_wire::{
+    Fid, FileKind,
+    quota::{Id, Owner},
+};
 
 use crate::lost_found::ost_name;
 
@@ -145,6 +149,32 @@ pub enum Problem {
         /// Its size in bytes.
         bytes: u64,
     },
+    /// An OST charges an object to another owner than the file's.
+    InconsistentOwner {
+        /// Index of the OST.
+        ost: u32,
+        /// The object.
+        object: Fid,
+        /// The file.
+        file: Fid,
+        /// The owner in the OST's record.
+        stored: Owner,
+        /// The file's owner.
+        owner: Owner,
+    },
+    /// An object has bytes that the file's layout maps to no byte of the file.
+    BytesBeyondLayout {
+        /// Index of the OST.
+        ost: u32,
+        /// The object.
+        object: Fid,
+        /// The file.
+        file: Fid,
+        /// Size of the object in bytes.
+        bytes: u64,
+        /// Its maximum size by the layout.
+        end: u64,
+    },
 }
 
 impl Problem {
@@ -174,6 +204,8 @@ impl Problem {
             Problem::FileCount { .. } => "file_count",
             Problem::QuotaUsage { .. } => "quota_usage",
             Problem::OrphanObject { .. } => "orphan_object",
+            Problem::InconsistentOwner { .. } => "inconsistent_owner",
+            Problem::BytesBeyondLayout { .. } => "bytes_beyond_layout",
         }
     }
 
@@ -196,6 +228,8 @@ impl Problem {
             | Problem::BadLayout(fid, _)
             | Problem::LayoutOfOther(fid, _)
             | Problem::DoomedObject { file: fid, .. }
+            | Problem::InconsistentOwner { file: fid, .. }
+            | Problem::BytesBeyondLayout { file: fid, .. }
             | Problem::ReusableFid(fid) => Some(*fid),
             Problem::SharedObject { files: [first, _], .. } => Some(*first),
             Problem::Unreadable { .. }
@@ -225,7 +259,11 @@ impl Problem {
             Problem::ReusableObject { .. } | Problem::ReusableFid(_) => "mark the ids as used",
             Problem::OrphanObject { bytes: 0, .. } => "destroy the object, which is empty",
             Problem::OrphanObject { .. } => "make it a file in /lost+found",
-            Problem::BadLayout(..) | Problem::LayoutOfOther(..) | Problem::SharedObject { .. } => return None,
+            Problem::InconsistentOwner { .. } => "send the file's owner to its OSTs",
+            Problem::BadLayout(..)
+            | Problem::LayoutOfOther(..)
+            | Problem::SharedObject { .. }
+            | Problem::BytesBeyondLayout { .. } => return None,
         })
     }
 
@@ -264,13 +302,15 @@ impl Problem {
             | Problem::WrongOrphan(_)
             | Problem::FileCount { .. }
             | Problem::QuotaUsage { .. }
-            | Problem::OrphanObject { .. } => true,
+            | Problem::OrphanObject { .. }
+            | Problem::InconsistentOwner { .. } => true,
             Problem::Unreadable { .. }
             | Problem::BadEntry(..)
             | Problem::Loop(_)
             | Problem::BadLayout(..)
             | Problem::LayoutOfOther(..)
             | Problem::SharedObject { .. }
+            | Problem::BytesBeyondLayout { .. }
             | Problem::DoomedObject { .. }
             | Problem::ReusableObject { .. }
             | Problem::ReusableFid(_) => false,
@@ -295,9 +335,10 @@ impl Problem {
     }
 
     /// Whether a running MDT may repair it only if all names are known
-    /// ([`crate::Check::knows_all_names`]). These repairs count names, or add some.
+    /// ([`crate::Check::knows_all_names`]). These repairs count names, or add some. That of an
+    /// owner of objects does not.
     pub fn needs_all_names(&self) -> bool {
-        self.stage() > ENTRIES
+        self.stage() > ENTRIES && !matches!(self, Problem::InconsistentOwner { .. })
     }
 
     /// Whether objects of files may be unknown because of this problem, or count as unused.
@@ -330,6 +371,15 @@ impl Problem {
 
 fn owner_name(id: Id) -> String {
     format!("{} {}", id.kind.name(), id.id)
+}
+
+fn owner_names(owner: Owner) -> String {
+    owner.ids().map(owner_name).join(", ")
+}
+
+/// Returns the name of an OST, or of the MDT's own data service.
+fn target_name(ost: u32) -> String {
+    if ost == MDT_OST { "the MDT".to_owned() } else { ost_name(ost) }
 }
 
 fn quoted(name: &[u8]) -> String {
@@ -366,13 +416,13 @@ impl fmt::Display for Problem {
             Problem::BadLayout(fid, why) => write!(f, "file {fid}: its layout is not readable: {why}"),
             Problem::LayoutOfOther(fid, other) => write!(f, "file {fid}: its layout is that of file {other}"),
             Problem::SharedObject { ost, object, files: [first, second] } => {
-                write!(f, "object {object} on {} is in file {first} and in file {second}", ost_name(*ost))
+                write!(f, "object {object} on {} is in file {first} and in file {second}", target_name(*ost))
             }
             Problem::DoomedObject { ost, object, file } => {
-                write!(f, "object {object} on {} of file {file} is about to be destroyed", ost_name(*ost))
+                write!(f, "object {object} on {} of file {file} is about to be destroyed", target_name(*ost))
             }
             Problem::ReusableObject { ost, object, bound } => {
-                let ost = ost_name(*ost);
+                let ost = target_name(*ost);
                 write!(f, "object {object} on {ost} is in use, and ids above {bound:#x} count as unused")
             }
             Problem::ReusableFid(fid) => write!(f, "file {fid} exists, and its FID counts as unused"),
@@ -384,7 +434,15 @@ impl fmt::Display for Problem {
                 write!(f, "the number of files of {owner} is {stored}, and should be {counted}")
             }
             Problem::OrphanObject { ost, object, bytes } => {
-                write!(f, "object {object} on {} belongs to no file; it has {bytes} bytes", ost_name(*ost))
+                write!(f, "object {object} on {} belongs to no file; it has {bytes} bytes", target_name(*ost))
+            }
+            Problem::InconsistentOwner { ost, object, file, stored, owner } => {
+                let (ost, [stored, owner]) = (target_name(*ost), [stored, owner].map(|owner| owner_names(*owner)));
+                write!(f, "object {object} on {ost} of file {file} is charged to {stored}, and should be to {owner}")
+            }
+            Problem::BytesBeyondLayout { ost, object, file, bytes, end } => {
+                let ost = target_name(*ost);
+                write!(f, "object {object} on {ost} of file {file} has {bytes} bytes; its layout ends at {end}")
             }
         }
     }

@@ -70,6 +70,7 @@ impl<S: Store> Changes<'_, S> {
             Problem::NoName(fid, kind) => self.keep(*fid, *kind)?,
             Problem::OrphanObject { ost, object, bytes: 0 } => self.destroy((*ost, *object))?,
             Problem::OrphanObject { ost, object, .. } => self.adopt((*ost, *object))?,
+            Problem::InconsistentOwner { file, .. } => self.log_owner(*file)?,
             Problem::WrongLinks { fid, names } => self.edit(*fid, |inode| inode.set_links(names))?,
             Problem::LinkCount { fid, counted, .. } => self.edit(*fid, |inode| inode.nlink = *counted)?,
             Problem::EntryCount { fid, counted, .. } => self.edit(*fid, |inode| inode.entries = *counted)?,
@@ -85,7 +86,10 @@ impl<S: Store> Changes<'_, S> {
             | Problem::WrongType(..)
             | Problem::DoomedObject { .. }
             | Problem::ReusableObject { .. } => {}
-            Problem::BadLayout(..) | Problem::LayoutOfOther(..) | Problem::SharedObject { .. } => {}
+            Problem::BadLayout(..)
+            | Problem::LayoutOfOther(..)
+            | Problem::SharedObject { .. }
+            | Problem::BytesBeyondLayout { .. } => {}
         }
         Ok(())
     }
@@ -185,9 +189,15 @@ impl<S: Store> Changes<'_, S> {
         let layout = one_object(fid, ost, object).map_err(|e| no_layout(object, &e))?;
         let inode = Inode { perm: FILE_PERM, layout: Some(layout.encode().into()), ..self.owned(FileKind::Regular)? };
         self.add_file(fid, inode)?;
+        self.log_owner(fid)?;
+        self.name(fid, FileKind::Regular, &name_of_object(ost, object))
+    }
+
+    /// Adds a file to the owner log: the next start of the MDT sends the owner to the OSTs.
+    fn log_owner(&mut self, fid: Fid) -> Result<(), StoreError> {
         let record = encode(&(), Vec::new())?;
         self.raw(key::of_fid(key::OWNERS, fid), Some(record));
-        self.name(fid, FileKind::Regular, &name_of_object(ost, object))
+        Ok(())
     }
 
     /// Lets the MDT destroy an object.

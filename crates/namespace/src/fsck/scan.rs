@@ -14,7 +14,7 @@ use sheen_wire::{
 use siphasher::sip::SipHasher13;
 
 use super::{
-    found::{File, Found, ObjectAt, Usage},
+    found::{File, Found, ObjectAt, ObjectOf, Usage},
     problem::{EntryAt, Problem},
 };
 use crate::{
@@ -57,6 +57,7 @@ impl<'a, S: Store> Scan<'a, S> {
             mdt,
             files: FxHashMap::default(),
             objects: FxHashMap::default(),
+            owner_log: FxHashSet::default(),
             unlinked: FxHashSet::default(),
             ranges: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -113,9 +114,11 @@ impl<'a, S: Store> Scan<'a, S> {
             key::pool_quota_kind(key).ok_or_else(|| malformed(key))?;
             decode::<PoolKindRecord>(key, value).map(drop)
         })?;
-        self.table(key::OWNERS, |_, key, value| {
-            key::orphan_fid(key).ok_or_else(|| malformed(key))?;
-            decode::<()>(key, value)
+        self.table(key::OWNERS, |scan, key, value| {
+            let fid = key::orphan_fid(key).ok_or_else(|| malformed(key))?;
+            decode::<()>(key, value)?;
+            scan.found.owner_log.insert(fid);
+            Ok(())
         })
     }
 
@@ -148,6 +151,7 @@ impl<'a, S: Store> Scan<'a, S> {
         let links_sum = inode.links.iter().fold(0, |sum: u64, l| sum.wrapping_add(self.sum(l.parent, &l.name)));
         let file = File {
             kind: inode.kind,
+            owner: inode.owner(),
             nlink: inode.nlink,
             links_sum,
             links: inode.links.len() as u32,
@@ -184,8 +188,13 @@ impl<'a, S: Store> Scan<'a, S> {
         }
         for stripe in layout.all_objects() {
             let (ost, object) = (stripe.ost, stripe.object);
-            if let Some(first) = self.found.objects.insert((ost, object), fid) {
-                self.found.report(Problem::SharedObject { ost, object, files: [first, fid] });
+            if let Some(first) = self.found.objects.insert((ost, object), ObjectOf { file: fid, end: u64::MAX }) {
+                self.found.report(Problem::SharedObject { ost, object, files: [first.file, fid] });
+            }
+        }
+        for (stripe, end) in layout.object_ends() {
+            if let Some(object) = self.found.objects.get_mut(&(stripe.ost, stripe.object)) {
+                object.end = end;
             }
         }
     }
@@ -289,7 +298,7 @@ impl<'a, S: Store> Scan<'a, S> {
         let used = || self.found.objects.iter().filter(|(at, _)| is_ours(at));
         let doomed = used().filter(|(at, _)| self.found.is_doomed(**at));
         let mut problems: Vec<Problem> =
-            doomed.map(|(&(ost, object), &file)| Problem::DoomedObject { ost, object, file }).collect();
+            doomed.map(|(&(ost, object), of)| Problem::DoomedObject { ost, object, file: of.file }).collect();
         // Objects that wait for their destruction have ids in use, too.
         let in_ranges = self.found.ranges.iter().map(|(&(ost, _), &last)| (ost, Fid::new(ost_seq(mdt, ost), last)));
         let unlinked = self.found.unlinked.iter().copied().filter(is_ours);

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use crate::common::*;
 use proptest::prelude::*;
-use sheen_layout::Layout;
+use sheen_layout::{Count, Layout, Spec, Template, TemplateComponent};
 use sheen_namespace::{Batch, Check, Config, DamagedStore, MemStore, Problem, Records, Store, StoreError, salvage};
 use sheen_wire::{
     Cred, Errno, Fid, FileKind, Time,
     fid::ROOT,
-    mds::{flags, rename::EXCHANGE},
+    mds::{flags, rename::EXCHANGE, xattr::CREATE},
+    ost::StoredObject,
+    quota::Owner,
     seq::{MdtIndex, ost_seq},
 };
 
@@ -37,6 +39,11 @@ pub fn check(store: &MemStore) -> Check {
 
 pub fn names(check: &Check) -> Vec<&'static str> {
     check.problems().iter().map(Problem::name).collect()
+}
+
+/// An object of this size without an owner.
+fn stored(size: u64) -> StoredObject {
+    StoredObject { size, owner: None }
 }
 
 /// Repairs until nothing is left that can be repaired. Returns the last check.
@@ -234,8 +241,8 @@ fn object_without_file_becomes_a_file_in_lost_found() {
     let last = |last: u32| [&[1][..], &[last as u8, last as u8]].concat();
     fs.store.put([&b"o"[..], &3u32.to_be_bytes()].concat(), last(2));
     let on_osts = |check: &mut Check| {
-        used.iter().for_each(|object| check.object(object.seq as u32, *object, 7));
-        [(full, 4096), (empty, 0)].iter().for_each(|(object, bytes)| check.object(3, *object, *bytes));
+        used.iter().for_each(|object| check.object(object.seq as u32, *object, &stored(7)));
+        [(full, 4096), (empty, 0)].iter().for_each(|(object, size)| check.object(3, *object, &stored(*size)));
     };
     // A repair of a later stage does not come first.
     let root = content(&fs.store)[&key(b'i', ROOT)].clone();
@@ -253,7 +260,7 @@ fn object_without_file_becomes_a_file_in_lost_found() {
     let mut found = check(&fs.store);
     on_osts(&mut found);
     assert_eq!(found.problems(), []);
-    found.object(3, free, 1);
+    found.object(3, free, &stored(1));
     assert_eq!(found.problem_count(), 1);
 
     let mut fs = served(fs.store.clone());
@@ -265,6 +272,67 @@ fn object_without_file_becomes_a_file_in_lost_found() {
     let file = fs.lookup(&Cred::ROOT, lost.fid, &name).unwrap();
     assert_eq!((file.kind, file.perm), (FileKind::Regular, 0o600));
     assert_eq!(fs.ns.owner_changes(Fid::ZERO, 10).unwrap(), [file.fid], "the OST gets the owner");
+}
+
+/// Returns the first object of a file, with its OST.
+fn object_of(fs: &mut Fs, file: Fid) -> (u32, Fid) {
+    fs.ns.charged(file).unwrap().unwrap().1[0]
+}
+
+#[test]
+fn other_owner_of_an_object_is_a_problem_unless_the_file_is_in_the_owner_log() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    fs.chown(&Cred::ROOT, f, Some(1000), None).unwrap();
+    fs.commit();
+    let (ost, object) = object_of(&mut fs, f);
+    let found = |store: &MemStore, uid: Option<u32>| {
+        let owner = uid.map(|uid| Owner { uid, ..Owner::default() });
+        let mut found = check(store);
+        found.object(ost, object, &StoredObject { size: 7, owner });
+        found
+    };
+    assert_eq!(found(&fs.store, Some(0)).problems(), [], "the OST gets the owner later");
+    let sent = fs.ns.owner_changes(Fid::ZERO, 10).unwrap();
+    fs.ns.owners_sent(&sent);
+    fs.commit();
+    for uid in [None, Some(1000)] {
+        assert_eq!(found(&fs.store, uid).problems(), [], "{uid:?}");
+    }
+    let wrong = found(&fs.store, Some(5));
+    let text = format!(
+        "object {object} on OST{ost:04x} of file {f} is charged to user 5, group 0, project 0, and should be to user \
+         1000, group 0, project 0"
+    );
+    assert_eq!(names(&wrong), ["inconsistent_owner"]);
+    assert_eq!(wrong.problems()[0].to_string(), text);
+    let (batch, count) = wrong.repair(&*fs.store, Time { sec: 5000, nsec: 0 }).unwrap().unwrap();
+    assert_eq!(count, 1);
+    fs.store.commit(&batch).unwrap();
+    assert_eq!(found(&fs.store, Some(5)).problems(), []);
+    let mut fs = served(fs.store);
+    assert_eq!(fs.ns.owner_changes(Fid::ZERO, 10).unwrap(), [f], "the MDT sends the owner");
+}
+
+#[test]
+fn bytes_of_an_object_beyond_its_component_are_a_problem_without_repair() {
+    const END: u64 = 64 << 20;
+    let mut fs = Fs::new();
+    let f = fs.mknod(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    let spec = || Spec { count: Some(Count::Stripes(1)), ..Spec::default() };
+    let components =
+        vec![TemplateComponent::striped(0, END, spec()), TemplateComponent::striped(END, u64::MAX, spec())];
+    fs.set(&Cred::ROOT, f, "lustre.lov", &Template { components, mirrors: 1 }.encode(), CREATE).unwrap();
+    fs.commit();
+    let (ost, object) = object_of(&mut fs, f);
+    let mut found = check(&fs.store);
+    found.object(ost, object, &stored(END));
+    assert_eq!(found.problems(), []);
+    found.object(ost, object, &stored(END + 1));
+    assert_eq!((names(&found), found.next_repairs().len()), (vec!["bytes_beyond_layout"], 0));
+    let text = format!("object {object} on OST{ost:04x} of file {f} has 67108865 bytes; its layout ends at 67108864");
+    assert_eq!(found.problems()[0].to_string(), text);
+    assert!(found.online_stages().is_empty());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::common::*;
 use crate::fsck::{RandomChange, change, check, content, key, names, repair, revert, served, store, tree, two_states};
 use proptest::prelude::*;
 use sheen_namespace::{Check, Config, CountBudget, Place, Problem, Store};
-use sheen_wire::{Errno, Fid, fid::ROOT, ldlm::bits};
+use sheen_wire::{Errno, Fid, fid::ROOT, ldlm::bits, ost::StoredObject, quota::Owner};
 
 /// The name of a problem, and the outcome of its repair.
 type Outcome = (&'static str, Result<(), Errno>);
@@ -97,6 +97,31 @@ fn link_counts_are_repaired_while_clients_change_the_directory() {
     assert_eq!(outcomes, [("entry_count", Ok(())), ("link_count", Ok(()))]);
     assert_eq!(fs.attr(f).nlink, 2);
     assert_sound(&mut fs);
+}
+
+#[test]
+fn owner_of_objects_is_sent_again_unless_the_file_is_deleted() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
+    commit(&mut fs);
+    let (ost, object) = fs.ns.charged(f).unwrap().unwrap().1[0];
+    let stored = StoredObject { size: 0, owner: Some(Owner { uid: 5, ..Owner::default() }) };
+    let problems = |fs: &mut Fs| -> Vec<Problem> {
+        let expected = fs.ns.expected(f, ost, object).unwrap();
+        expected.iter().flat_map(|expected| expected.problems(ost, object, &stored)).collect()
+    };
+    let wrong = problems(&mut fs);
+    assert_eq!(wrong.iter().map(Problem::name).collect::<Vec<_>>(), ["inconsistent_owner"]);
+    assert_eq!(apply(&mut fs, &wrong[0]), Ok(()));
+    assert_eq!(problems(&mut fs), [], "the file is in the owner log, which is not durable yet");
+    commit(&mut fs);
+    assert_eq!(fs.ns.owner_changes(Fid::ZERO, 10).unwrap(), [f]);
+    assert_eq!(problems(&mut fs), []);
+    fs.ns.owners_sent(&[f]);
+    assert_eq!(problems(&mut fs), wrong, "the OST has another owner all the same");
+    fs.unlink(&ROOT_CRED, ROOT, "f").unwrap();
+    assert_eq!(apply(&mut fs, &wrong[0]), Err(Errno::ESTALE));
+    assert_eq!(problems(&mut fs), []);
 }
 
 #[test]

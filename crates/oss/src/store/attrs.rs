@@ -2,7 +2,10 @@
 //!
 //! The file is not opened for this, because most files of a tree are only read by `stat`.
 
-use sheen_wire::{Fid, Result, ost::ObjectAttr};
+use sheen_wire::{
+    Fid, Result,
+    ost::{ObjectAttr, StoredObject},
+};
 
 use super::Store;
 
@@ -26,6 +29,19 @@ impl Store {
         };
         self.check_unsealed([object])?;
         Ok(attr)
+    }
+
+    /// Returns what is stored of `objects`, in their order, also of sealed ones. A lost object
+    /// counts as a missing one: the scrub finds it.
+    ///
+    /// # Errors
+    /// The records of owners cannot be read.
+    pub fn stored(&self, objects: &[Fid]) -> Result<Vec<StoredObject>> {
+        let stored = |&object: &Fid| {
+            let size = self.files.metadata(object).ok().flatten().map_or(0, |found| found.len);
+            Ok(StoredObject { size, owner: self.files.recorded_owner(object)? })
+        };
+        objects.iter().map(stored).collect()
     }
 
     /// Whether the object has at least `end` bytes and no holes, so that overwriting them takes no

@@ -3,12 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use sheen_objects::name;
 use sheen_oss::Ost;
-use sheen_rt::JoinHandle;
+use sheen_rt::{JoinHandle, OpenOptions};
 use sheen_wire::{
     Errno, Fid, Result, Time,
     ldlm::{Enqueue, Mode},
-    ost::{Allocate, Grant, Owned, Part, QuotaUse, QuotaWant, Reply, Request},
+    ost::{Allocate, Grant, Owned, Part, QuotaUse, QuotaWant, Reply, Request, StoredObject},
     quota::{Id, Kind, Owner},
 };
 
@@ -237,4 +238,36 @@ fn restarted_ost_enforces_limits_after_it_has_counted_its_objects() {
     process.run(ost.stop());
     assert!(process.net.rt().now().since(begin) < Duration::from_secs(3));
     drop((waits, asks));
+}
+
+#[test]
+fn mdt_gets_the_stored_size_and_owner_of_objects() {
+    let (process, ost) = with_ost();
+    let (mdt, client) = (Mdt::new(&process, &ost), Caller::local(&process, &ost, "a"));
+    write(&client, OBJECT, 0, 0).unwrap();
+    let Reply::Stored(stored) = mdt.0.call(Request::Stored { objects: vec![OBJECT, OTHER] }) else { panic!() };
+    assert_eq!(stored, [StoredObject { size: 32 * KIB, owner: Some(ALICE) }, StoredObject::default()]);
+}
+
+#[test]
+fn scrub_corrects_sums_that_differ_from_the_objects() {
+    let (process, ost) = with_ost();
+    let (mdt, client) = (Mdt::new(&process, &ost), Caller::local(&process, &ost, "a"));
+    write(&client, OBJECT, 0, 0).unwrap();
+    drop((mdt, client));
+    process.run(ost.stop());
+    drop(ost);
+    let ost = process.start(Some(0)).unwrap();
+    process.wait_for(|| ost.store().accounting().is_complete().then_some(()));
+    let path = process.dir.join("ost").join(name::path(OBJECT));
+    process.net.rt().disk().open(path, OpenOptions::READ_WRITE).unwrap().write_all_at(32 * KIB, DATA).unwrap();
+    assert!(process.params.set("obdfilter.*.lfsck_scrub_run", "1").unwrap().remove(0).result.is_ok());
+    let status = || process.value("obdfilter.sheen-OST0000.lfsck_scrub");
+    process.wait_for(|| status().contains("status: completed\n").then_some(()));
+    let line = "- { user: 1000, counted: { used: 32768, objects: 1 }, found: { used: 65536, objects: 1 } }\n";
+    assert!(status().contains(&format!("corrected_sums: 3\n{line}")), "{}", status());
+    let (mdt, user) = (Mdt(Caller::local(&process, &ost, "mdt")), |(id, _): &(Id, QuotaUse)| *id == USER);
+    let uses = mdt.uses().0;
+    assert_eq!(uses.into_iter().find(user), Some((USER, QuotaUse { bytes: 64 * KIB, objects: 1 })));
+    process.run(ost.stop());
 }

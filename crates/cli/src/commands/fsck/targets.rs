@@ -1,8 +1,12 @@
 //! The directories that a check covers.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
-use sheen_mds::Identity;
+use sheen_layout::MDT_OST;
+use sheen_mds::{DATA_DIR, Identity};
 use sheen_oss::OfflineOst;
 use sheen_rt::Disk;
 
@@ -21,9 +25,9 @@ pub struct Targets {
     osts: Vec<PathBuf>,
 }
 
-/// An OST that is open for a check.
+/// An OST that is open for a check, or the data service of the MDT.
 pub struct OstDir {
-    /// Its index.
+    /// Its index; [`MDT_OST`]: the data service.
     pub index: u32,
     /// Its directory.
     pub dir: OfflineOst,
@@ -62,7 +66,7 @@ impl Targets {
         Ok(Targets { mdt: mdt.clone(), osts })
     }
 
-    /// Takes the locks of all OSTs.
+    /// Takes the locks of all OSTs, and of the MDT's data service.
     ///
     /// # Errors
     /// An OST is in use, is not readable, or belongs to another file system than the MDT. Two
@@ -82,8 +86,18 @@ impl Targets {
             }
             osts.push(OstDir { index, dir });
         }
+        let data = self.mdt.join(DATA_DIR);
+        if DirKind::Ost.is_in(&data) {
+            let dir = OfflineOst::open(disk, &data).map_err(|e| Failure::new(e.to_string()))?;
+            osts.push(OstDir { index: MDT_OST, dir });
+        }
         Ok(osts)
     }
+}
+
+/// Returns the indices of OSTs, without that of the MDT's data service.
+pub fn indices(osts: &[OstDir]) -> BTreeSet<u32> {
+    osts.iter().map(|ost| ost.index).filter(|index| *index != MDT_OST).collect()
 }
 
 /// The directories of the OSTs of a `sheen oss`.

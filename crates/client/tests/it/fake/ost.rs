@@ -193,7 +193,8 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         | Request::QuotaAllow { .. }
         | Request::QuotaUse { .. }
         | Request::Repair { .. }
-        | Request::Recreate { .. } => Err(Errno::EOPNOTSUPP),
+        | Request::Recreate { .. }
+        | Request::Stored { .. } => Err(Errno::EOPNOTSUPP),
         Request::StatFs => {
             let statfs =
                 StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400, state: 0 };

@@ -128,6 +128,11 @@ impl Service<Ost> for FakeOst {
                 self.objects.lock().retain(|o| o.seq != *seq || !(*first..=*last).contains(&o.oid));
                 Ok(ost::Reply::Ok)
             }
+            ost::Request::Stored { objects } => {
+                let size = self.object_bytes.load(Relaxed);
+                let stored = |object| ost::StoredObject { size, owner: self.quota.owner(*object) };
+                Ok(ost::Reply::Stored(objects.iter().map(stored).collect()))
+            }
             ost::Request::Attrs { objects } => {
                 let (size, mtime) = (self.object_bytes.load(Relaxed), Some(Time { sec: 9, nsec: 0 }));
                 let attr = ost::ObjectAttr { size, mtime, ..ost::ObjectAttr::default() };
