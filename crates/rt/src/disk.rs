@@ -148,6 +148,17 @@ impl Disk {
         on_disk!(self, d => d.device(path.as_ref()))
     }
 
+    /// Returns an id of the present mount of the file system that contains `path`. After an unmount
+    /// and a mount the id is another one, also in the same boot: changes that were not synced may
+    /// be lost.
+    ///
+    /// ext4, XFS and F2FS have the same id in all mount namespaces. Another file system has a
+    /// different one in each namespace and at each bind mount. A kernel before 6.8 may give its id
+    /// once more after an unmount, and one before 5.8 has none.
+    pub fn mount_id(&self, path: impl AsRef<Path>) -> io::Result<u64> {
+        on_disk!(self, d => d.mount_id(path.as_ref()))
+    }
+
     /// Returns the whole content of a file. For Sheen's own small files.
     pub fn read(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         on_disk!(self, d => d.read(path.as_ref()))

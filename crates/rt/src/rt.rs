@@ -101,8 +101,8 @@ impl Rt {
     }
 
     /// Returns an id of the host's current boot. It changes with each boot (in a simulation with
-    /// each crash of the host) and is the same for all processes in between. As long as it has not
-    /// changed, data written to a disk and not synced is still intact.
+    /// each crash of the host) and is the same for all processes in between. As long as neither it
+    /// nor [`Disk::mount_id`] has changed, data written to a disk and not synced is still intact.
     ///
     /// If the kernel provides no boot id, each [`Rt`] gets a different one: data then counts as
     /// lost although it may be intact.

@@ -7,13 +7,16 @@
 use std::{
     io::{ErrorKind, IoSlice},
     net::SocketAddr,
+    process::Command,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    thread,
     time::Duration,
 };
 
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use sheen_rt::{Elapsed, Instant, JoinError, OpenOptions, RealOptions, Rt, Runtime};
 
 /// Time limit for a test: longer than any busy machine takes.
@@ -245,6 +248,35 @@ fn device_differs_between_file_systems() {
     let disk = rt.disk();
     assert_eq!(disk.device(dir.path()).unwrap(), disk.device(dir.path()).unwrap());
     assert_ne!(disk.device("/proc").unwrap(), disk.device(dir.path()).unwrap());
+}
+
+#[test]
+fn mount_id_changes_with_the_next_mount_and_not_with_a_bind_mount() {
+    const MOUNT: &str = "mount -o loop image a";
+    let test = || {
+        // SAFETY: the mounts that this thread sees change; nothing else does.
+        if unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_err() {
+            return println!("skipped: needs root");
+        }
+        let (_runtime, rt) = start();
+        let dir = tempfile::tempdir().unwrap();
+        let shell = |script: &str| {
+            let script = format!("set -e; PATH=$PATH:/usr/sbin:/sbin; {script}");
+            Command::new("sh").args(["-c", &script]).current_dir(dir.path()).status().unwrap().success()
+        };
+        let id = |name: &str| rt.disk().mount_id(dir.path().join(name)).unwrap();
+        if !shell(&format!("mount --make-rprivate /; truncate -s 8M image; mkfs.ext4 -q image; mkdir a b; {MOUNT}")) {
+            return println!("skipped: needs mkfs.ext4 and loop devices");
+        }
+        let first = id("a");
+        assert_ne!(first, id("."), "another file system");
+        assert!(shell("mount --bind a b"));
+        assert_eq!((id("a"), id("b")), (first, first), "the same superblock");
+        assert!(shell(&format!("umount a b; {MOUNT}")));
+        assert_ne!(id("a"), first);
+        assert!(shell("umount a"));
+    };
+    thread::spawn(test).join().unwrap();
 }
 
 #[test]

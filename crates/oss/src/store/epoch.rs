@@ -1,11 +1,17 @@
 //! The epoch of an OST's data: a number that changes when answered changes may be lost that no sync
-//! has made durable. That is so if the OST's host was restarted, or another host serves the OST,
-//! and the OST had not been stopped in order. Then clients replay such changes.
+//! has made durable. That is so if the OST had not been stopped in order, and its page cache is
+//! another one: its host was restarted, another host serves the OST, or its local file system was
+//! mounted anew. Then clients replay such changes.
+//!
+//! A new mount counts because a local file system can shut down after an error. It has lost changes
+//! then, and the OST cannot record this. If the mount only looks new, clients replay changes that
+//! are there, and checksums at rest are computed again.
 //!
 //! The file `DIR/epoch` also has the number of the OST's present life, for the order of changes
 //! over restarts, and the transno up to which all changes are durable. Its words are the epoch, the
-//! boot of the host, the state, the life, the transno, and the epochs that are not all replayed
-//! yet. The last one of these comes first. All numbers are hexadecimal.
+//! page cache, the state, the life, the transno, and the epochs that are not all replayed yet. The
+//! last one of these comes first. All numbers are hexadecimal. The page cache is a hash of the boot
+//! of the host and the mount of the file system. Earlier releases wrote the boot alone.
 //!
 //! Invariants:
 //! * the state is `stopped` only while everything is durable and no process writes;
@@ -13,12 +19,14 @@
 //! * a transno of a life is higher than those of all earlier lives.
 
 use std::{
+    hash::Hasher,
     io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use parking_lot::Mutex;
+use rustc_hash::FxHasher;
 use sheen_rt::Rt;
 
 /// Name of the file.
@@ -26,8 +34,8 @@ pub const EPOCH: &str = "epoch";
 const STOPPED: &str = "stopped";
 const SERVING: &str = "serving";
 const REPLAYING: &str = "replaying";
-/// Stands for a boot that no host has.
-const NO_BOOT: u64 = 0;
+/// Stands for a page cache that no host has.
+const NO_CACHE: u64 = 0;
 /// Bits of a transno, and of a data version, below the number of the life.
 pub const LIFE_SHIFT: u32 = 40;
 /// Maximum number of epochs for which clients replay. One is added when a host fails in the middle
@@ -42,6 +50,8 @@ const LIFE_MAX: u64 = 1 << (u64::BITS - LIFE_SHIFT - 1);
 pub struct Epoch {
     rt: Rt,
     path: PathBuf,
+    /// The present page cache.
+    cache: u64,
     number: u64,
     life: u64,
     is_new: bool,
@@ -57,7 +67,7 @@ pub struct Epoch {
 /// The content of the file.
 struct Record {
     number: u64,
-    boot: u64,
+    cache: u64,
     state: String,
     life: u64,
     committed: u64,
@@ -70,7 +80,7 @@ impl Epoch {
     /// # Errors
     /// The file cannot be read or written.
     pub fn open(rt: &Rt, dir: &Path) -> io::Result<Epoch> {
-        let path = dir.join(EPOCH);
+        let (path, cache) = (dir.join(EPOCH), page_cache(rt, dir)?);
         let before = match rt.disk().read(&path) {
             // Not a file of Sheen, or a damaged one: data may be lost as well.
             Ok(bytes) => Some(parse(&bytes)),
@@ -84,7 +94,7 @@ impl Epoch {
             None => (1, 0),
         };
         let (number, is_new, lost) = match before {
-            Some(Some(before)) if before.is_valid(rt.boot_id()) => (before.number, false, Vec::new()),
+            Some(Some(before)) if before.is_valid(&[cache, rt.boot_id()]) => (before.number, false, Vec::new()),
             Some(Some(Record { number, mut lost, .. })) => {
                 lost.insert(0, number);
                 lost.truncate(LOST_MAX);
@@ -98,6 +108,7 @@ impl Epoch {
         let epoch = Epoch {
             rt: rt.clone(),
             path,
+            cache,
             number,
             life,
             is_new,
@@ -164,7 +175,7 @@ impl Epoch {
     /// Records that everything is durable and nothing will be written.
     ///
     /// # Errors
-    /// The file cannot be written: the next start on another boot begins a new epoch.
+    /// The file cannot be written: the next start with another page cache begins a new epoch.
     pub fn stopped(&self) -> io::Result<()> {
         let lost = self.lost.lock();
         // Changes that are still to be replayed are not there.
@@ -197,8 +208,8 @@ impl Epoch {
     }
 
     fn write_as(&self, word: &str, committed: u64, lost: &[u64]) -> io::Result<()> {
-        let boot = if self.has_failed() { NO_BOOT } else { self.rt.boot_id() };
-        let mut text = format!("{:016x} {boot:016x} {word} {:x} {committed:x}", self.number, self.life);
+        let cache = if self.has_failed() { NO_CACHE } else { self.cache };
+        let mut text = format!("{:016x} {cache:016x} {word} {:x} {committed:x}", self.number, self.life);
         lost.iter().for_each(|epoch| text.push_str(&format!(" {epoch:016x}")));
         text.push('\n');
         self.rt.disk().write_atomic(&self.path, text.as_bytes())
@@ -206,10 +217,20 @@ impl Epoch {
 }
 
 impl Record {
-    /// Whether all of the epoch's data is still there in this boot.
-    fn is_valid(&self, boot: u64) -> bool {
-        self.state == STOPPED || (self.state == SERVING && self.boot == boot)
+    /// Whether all of the epoch's data is still there. `caches`: all names of the present page
+    /// cache.
+    fn is_valid(&self, caches: &[u64]) -> bool {
+        self.state == STOPPED || (self.state == SERVING && caches.contains(&self.cache))
     }
+}
+
+/// Returns the identity of the page cache of a directory. As long as it is the same, changes that
+/// were not synced are still there.
+fn page_cache(rt: &Rt, dir: &Path) -> io::Result<u64> {
+    let mut hasher = FxHasher::default();
+    hasher.write_u64(rt.boot_id());
+    hasher.write_u64(rt.disk().mount_id(dir)?);
+    Ok(hasher.finish())
 }
 
 fn parse(bytes: &[u8]) -> Option<Record> {
@@ -225,7 +246,7 @@ fn parse(bytes: &[u8]) -> Option<Record> {
     }
     let lost = words.get(5..).unwrap_or_default().iter().map(|word| hex(word)).collect::<Option<_>>()?;
     let state = (*words.get(2)?).to_owned();
-    Some(Record { number: hex(words.first()?)?, boot: hex(words.get(1)?)?, state, life, committed, lost })
+    Some(Record { number: hex(words.first()?)?, cache: hex(words.get(1)?)?, state, life, committed, lost })
 }
 
 #[cfg(test)]
@@ -268,6 +289,24 @@ mod tests {
             assert!(fifth.number() != fourth.number() && fifth.lost() == [fourth.number()], "a sync failed");
             sim.rt(1).disk().write_atomic(dir.join(EPOCH), b"damaged").unwrap();
             assert_ne!(open().number(), third.number());
+        });
+    }
+
+    #[test]
+    fn epoch_ends_with_the_mount_of_the_local_file_system_unless_the_ost_stopped_in_order() {
+        with_directory(|sim, _, open| {
+            let first = open();
+            sim.remount_disk(1);
+            assert_eq!(sim.rt(1).boot_id(), first.rt.boot_id(), "the host was not restarted");
+            let second = open();
+            assert!(second.is_new() && second.lost() == [first.number()]);
+            second.replayed().unwrap();
+            assert_eq!(open().number(), second.number(), "the process was killed");
+            second.stopped().unwrap();
+            sim.remount_disk(1);
+            let third = open();
+            assert_eq!(third.number(), second.number(), "stopped in order");
+            assert!(!third.is_new() && third.lost().is_empty());
         });
     }
 

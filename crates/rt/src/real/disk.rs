@@ -23,7 +23,7 @@ use sheen_wire::{
 };
 use tokio::runtime::Handle;
 
-use super::{blocking, lease::Lease};
+use super::{blocking, lease::Lease, mount_id};
 use crate::metadata::{ATTR_BYTES_MAX, DirEntry, DirEntryKind, Metadata, OpenOptions};
 
 /// Maximum number of buffers in one system call. The list is on the stack, and longer lists gain
@@ -122,6 +122,10 @@ impl Disk {
 
     pub(crate) fn device(&self, path: &Path) -> io::Result<u64> {
         Ok(fs::metadata(path)?.dev())
+    }
+
+    pub(crate) fn mount_id(&self, path: &Path) -> io::Result<u64> {
+        mount_id::of(path)
     }
 
     pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {

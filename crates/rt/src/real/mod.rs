@@ -2,6 +2,7 @@
 
 pub(crate) mod disk;
 pub(crate) mod lease;
+mod mount_id;
 pub(crate) mod net;
 
 use std::{

@@ -91,6 +91,11 @@ impl Disk {
         self.with(|d, _| Ok(d.device()))
     }
 
+    pub(crate) fn mount_id(&self, path: &Path) -> io::Result<u64> {
+        self.metadata(path)?;
+        self.with(|d, _| Ok(d.mounts()))
+    }
+
     pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.with(|d, _| d.read(path))
     }

@@ -22,6 +22,8 @@ pub(crate) struct Host {
     pub(crate) core: Arc<Core>,
     pub(crate) id: u32,
     pub(crate) life: u32,
+    /// The boot to which this life belongs.
+    pub(crate) boot: u32,
 }
 
 impl Host {
@@ -46,7 +48,7 @@ impl Host {
     }
 
     pub(crate) fn boot_id(&self) -> u64 {
-        u64::from(self.id) << 32 | u64::from(self.life)
+        u64::from(self.id) << 32 | u64::from(self.boot)
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {

@@ -35,9 +35,10 @@
 //!
 //! * One thread, one generator, ordered maps only. Nothing in this module asks the real clock or
 //!   the kernel.
-//! * An [`Rt`](crate::Rt) belongs to one life of a host. After [`World::crash_host`] the old ones
-//!   are dead: their disk returns EIO, their timers never fire, and tasks that they spawn are
-//!   dropped. So a destructor cannot undo a crash.
+//! * An [`Rt`](crate::Rt) belongs to one life of a host. [`World::crash_host`] and
+//!   [`World::remount_disk`] end the life. Then the old ones are dead: their disk returns EIO,
+//!   their timers never fire, and tasks that they spawn are dropped. So a destructor cannot undo a
+//!   crash.
 //! * A panic in any task ends the run: in a simulation it is a bug found.
 //!
 //! Simulated code must not contain the following, because the run would not replay:

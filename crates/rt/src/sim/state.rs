@@ -52,6 +52,8 @@ pub(crate) enum Event {
 pub(crate) struct HostState {
     /// Number of the host's present life; see the invariants of `sim`.
     pub(crate) life: u32,
+    /// Number of power failures so far.
+    pub(crate) boot: u32,
     pub(crate) disk: DiskState,
     pub(crate) ports_given: u16,
     /// The link of the host: packets that leave, and packets that arrive.
@@ -152,6 +154,7 @@ impl State {
         let bytes = self.config.disk_bytes;
         self.hosts.entry(id).or_insert_with(|| HostState {
             life: 0,
+            boot: 0,
             disk: DiskState::new(id, bytes),
             ports_given: 0,
             links: [Link::default(); 2],

@@ -30,6 +30,8 @@ const INODES: u64 = 1 << 32;
 
 pub(crate) struct DiskState {
     device: u64,
+    /// Number of times that the disk was mounted anew.
+    mounts: u64,
     medium: Arc<Medium>,
     now: Tree,
     durable: Tree,
@@ -112,6 +114,7 @@ impl DiskState {
         let empty = Tree(BTreeMap::from([(ROOT, Entries::new())]));
         DiskState {
             device: u64::from(host) + 1,
+            mounts: 0,
             medium: Arc::new(Medium::new(bytes)),
             now: empty.clone(),
             durable: empty,
@@ -342,6 +345,16 @@ impl DiskState {
     /// Returns the device number of the disk (`st_dev`).
     pub(crate) fn device(&self) -> u64 {
         self.device
+    }
+
+    /// Returns the number of times that the disk was mounted anew.
+    pub(crate) fn mounts(&self) -> u64 {
+        self.mounts
+    }
+
+    /// Counts a new mount.
+    pub(crate) fn remounted(&mut self) {
+        self.mounts += 1;
     }
 
     /// Returns a bound: all operations done so far have smaller numbers.

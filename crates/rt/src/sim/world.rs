@@ -2,7 +2,14 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use super::{config::SimConfig, conn::host_ip, host::Host, link::Link, state::Core, trace::Note};
+use super::{
+    config::SimConfig,
+    conn::host_ip,
+    host::Host,
+    link::Link,
+    state::{Core, State},
+    trace::Note,
+};
 use crate::time::Instant;
 
 /// Control of a simulated world by a test. Clones refer to the same world: pass them to tasks that
@@ -13,8 +20,8 @@ pub struct World(pub(crate) Arc<Core>);
 impl World {
     /// Returns the present life of a host.
     pub(crate) fn host(&self, id: u32) -> Host {
-        let life = self.0.with(|s| s.host(id).life);
-        Host { core: self.0.clone(), id, life }
+        let (life, boot) = self.0.with(|s| (s.host(id).life, s.host(id).boot));
+        Host { core: self.0.clone(), id, life, boot }
     }
 
     /// Returns an address of a host: 10.0.0.HOST for numbers up to 255.
@@ -60,12 +67,28 @@ impl World {
     /// decides. The host is up again at once: take a new [`World::rt`] and spawn its tasks again.
     pub fn crash_host(&self, host: u32) {
         self.0.with(|s| {
-            s.host(host).life += 1;
-            let killed = s.tasks.kill_host(host);
-            self.0.ready.extend(killed);
-            s.net_crash(host);
-            s.disk_crash(host);
+            s.host(host).boot += 1;
+            self.end_life(s, host);
         });
+    }
+
+    /// Simulates a local file system that shuts down after an error, and is mounted again in the
+    /// same boot. The effect is that of [`World::crash_host`], but the host's boot id remains, and
+    /// the mount of its disk has another id.
+    pub fn remount_disk(&self, host: u32) {
+        self.0.with(|s| {
+            self.end_life(s, host);
+            s.host(host).disk.remounted();
+        });
+    }
+
+    /// Ends all tasks and connections of a host. Its disk loses unsynced data.
+    fn end_life(&self, state: &mut State, host: u32) {
+        state.host(host).life += 1;
+        let killed = state.tasks.kill_host(host);
+        self.0.ready.extend(killed);
+        state.net_crash(host);
+        state.disk_crash(host);
     }
 
     /// Records an observation or action of a test in the trace.
