@@ -4,8 +4,8 @@
 //! OST, which begins to connect. From then on a task waits at the MGS for configuration changes. So
 //! new OSTs and new addresses of targets take effect without a restart, also while the mount waits
 //! for a target. The mount then reads the root directory and a FID sequence from the MDT, so a
-//! mount that succeeds also works. It waits for servers that are in recovery or taken over
-//! ([`MountWaits`]).
+//! mount that succeeds also works. Meanwhile it connects to the MDT's data service. It waits for
+//! servers that are in recovery or taken over ([`MountWaits`]).
 
 use std::{
     sync::{
@@ -16,6 +16,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use sheen_layout::MDT_OST;
 use sheen_lnet::{Net, Nid};
 use sheen_mgc::Mgc;
 use sheen_params::Params;
@@ -25,7 +26,7 @@ use sheen_rt::join::{join_all, join_batches};
 use sheen_wire::{
     Errno, Result,
     fid::ROOT,
-    mds::{Reply, Request},
+    mds::{FEATURE_DATA, Reply, Request},
     mgs::{Config, TargetKind, target_name},
 };
 
@@ -173,6 +174,15 @@ impl Client {
         if self.is_leaving.load(Relaxed) { String::new() } else { self.mountpoint.clone() }
     }
 
+    /// Begins to connect to the MDT's data service, if the MDT has one.
+    fn begin_data_service(&self) {
+        if self.mdc.import().features() & FEATURE_DATA != 0
+            && let Some(service) = self.lov.get(MDT_OST)
+        {
+            service.osc.import().begin_connect();
+        }
+    }
+
     /// Contacts the MDT, and finds the directory to be mounted, a path from its root. The mount
     /// succeeds only if the MDT answers. `hard`: repeats attempts to connect that take too long.
     async fn first_contact(&self, path: &str, hard: bool, waits: &MountWaits) -> Result<(), MountError> {
@@ -183,6 +193,7 @@ impl Client {
                     connected => break connected?,
                 }
             }
+            self.begin_data_service();
             let root = self.mdc.request(Request::Root { path: path.to_owned() }).reply().await?;
             self.mdc.reserve_fids().await?;
             if let Reply::Root { fid, read_only } = root { Ok((fid, read_only)) } else { Err(Errno::EPROTO) }

@@ -4,7 +4,8 @@
 //! * A server that may be taken over by another host gets more time than a takeover takes.
 //! * A target in recovery gets the time that it says it may need.
 //! * A target that moves to another address gets its time anew.
-//! * An OST that does not answer delays a mount by at most [`OST_ATTEMPT`].
+//! * An OST that does not answer delays a mount by at most [`OST_ATTEMPT`]. The same holds for the
+//!   MDT's data service, which is an OST here.
 //! * An MGS whose only host says that it is not there is not waited for: the address is probably
 //!   wrong.
 //! * Each wait is reported once, after at most some seconds.
@@ -122,7 +123,8 @@ impl MountWaits {
 
     /// Waits for the recoveries of OSTs. Otherwise programs would wait at their first access,
     /// without a message. Waits for OSTs to which an attempt to connect is under way, and for those
-    /// that this mount reaches while it waits for others. `osts`: returns the present OSTs.
+    /// that this mount reaches while it waits for others. `osts`: returns the present OSTs, and the
+    /// data service of the MDT.
     pub async fn osts(&self, osts: impl Fn() -> Vec<Arc<Import<Ost>>>) {
         let present = osts();
         let attempts = join_all(present.iter().map(|import| import.attempt_ended()));

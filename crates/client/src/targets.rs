@@ -8,6 +8,7 @@ use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig, RetainedBudget};
 use sheen_wire::{
     Mds, Protocol,
+    mds::FEATURE_DATA,
     mgs::{Config, Target, TargetKind, data_name, target_name},
 };
 
@@ -81,7 +82,8 @@ impl Targets {
         let is_mdt = |t: &&Target| t.kind == TargetKind::Mdt && t.index == 0;
         let target = config.targets.iter().find(is_mdt).ok_or_else(|| MountError::NoMdt(self.fsname.clone()))?;
         let name = target.name(&self.fsname);
-        let import: Arc<Import<Mds>> = Import::new(self.net.clone(), self.import_config(target, &name)?);
+        let config = ImportConfig { features: FEATURE_DATA, ..self.import_config(target, &name)? };
+        let import: Arc<Import<Mds>> = Import::new(self.net.clone(), config);
         let (rt, device) = (self.net.rt().clone(), format!("{name}-mdc-{}", self.instance));
         let mdc = Mdc::new(rt, device, import, groups, self.capabilities.clone());
         Ok(Arc::new(mdc))
@@ -137,7 +139,7 @@ impl Targets {
             return Ok(());
         }
         params::register_ost(&self.params, &ost, &self.uuid, self.net.rt());
-        // An MDT may have no data service, so its import connects at first use.
+        // The mount connects to a data service when the MDT says that it has one.
         if index != MDT_OST {
             ost.osc.import().begin_connect();
         }

@@ -11,7 +11,7 @@ use sheen_rpc::{BoxFuture, Export, Origin, Response, Service};
 use sheen_rt::{Instant, operation};
 use sheen_wire::ast::Grant;
 use sheen_wire::auth::Role;
-use sheen_wire::mds::{Answer, Call, Change, INLINE_DOM_BYTES_MAX, Reply, Request, flags};
+use sheen_wire::mds::{Answer, Call, Change, FEATURE_DATA, INLINE_DOM_BYTES_MAX, Reply, Request, flags};
 use sheen_wire::nodemap::Rules;
 use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, mirror, quota};
 
@@ -132,6 +132,10 @@ impl Service<Mds> for Mdt {
 
     fn uuid(&self) -> &str {
         &self.uuid
+    }
+
+    fn features(&self) -> u64 {
+        if self.config.holds_data { FEATURE_DATA } else { 0 }
     }
 
     fn incarnation(&self) -> u64 {

@@ -40,6 +40,9 @@ pub const NO_HANDLE: u64 = 0;
 /// change. In seconds: a day, as on Linux.
 pub const RELATIME_SECS: u64 = 24 * 3600;
 
+/// Feature bit of an MDT: it has a data service ([`crate::mgs::data_name`]).
+pub const FEATURE_DATA: u64 = 1;
+
 /// Maximum files of one `Close`.
 pub const CLOSED_MAX: usize = 256;
 /// Maximum changes of one `Replay`.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use sheen_control::{Reply, Request};
 use sheen_params::Device;
-use sheen_wire::Errno;
+use sheen_wire::{Errno, mgs::data_name};
 
 use super::options::{self, FSNAME};
 use super::{tool::Tool, usage};
@@ -80,14 +80,19 @@ pub fn set_active(device: &str, command: &str, tool: &mut Tool<'_>) -> io::Resul
     set_on(device, command, &set, other, tool)
 }
 
-/// `--device DEVICE abort_recovery`: an MDT or OST no longer waits for clients that have not
-/// recovered.
+/// `--device DEVICE abort_recovery`: an MDT, its data service, or an OST no longer waits for clients
+/// that have not recovered.
 ///
 /// # Errors
 /// The output cannot be written.
 pub fn abort_recovery(device: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
     let set = Setting { kind: None, field: "abort_recovery", value: 1 };
-    set_on(device, "abort_recovery", &set, "no MDT or OST; those have the types mdt and obdfilter", tool)
+    let other = "no MDT or OST; those have the types mdt and obdfilter";
+    // The data service of an MDT is no device of Lustre's, so the list of devices lacks it.
+    if device.ends_with(&data_name("")) {
+        return set_field("dom", device, "abort_recovery", &set, other, tool);
+    }
+    set_on(device, "abort_recovery", &set, other, tool)
 }
 
 /// Returns the device of this name or number. Reports that there is none (ENODEV), or that it
@@ -126,13 +131,24 @@ fn set_on(device: &str, command: &str, setting: &Setting, other: &str, tool: &mu
         Ok(found) => found,
         Err(errno) => return Ok(errno.0),
     };
-    let name = format!("{}.{}.{}", setting.kind.unwrap_or(&found.kind), found.name, setting.field);
+    set_field(setting.kind.unwrap_or(&found.kind), &found.name, command, setting, other, tool)
+}
+
+/// As [`set_on`], for a device of this kind and name.
+fn set_field(
+    kind: &str,
+    device: &str,
+    command: &str,
+    setting: &Setting,
+    other: &str,
+    tool: &mut Tool<'_>,
+) -> io::Result<i32> {
+    let name = format!("{kind}.{device}.{}", setting.field);
     let set = Request::Set { pattern: name.clone(), value: setting.value.to_string() };
     let results = tool.ask(set).into_iter().flat_map(|r| if let Reply::Results(r) = r { r } else { Vec::new() });
     // Several processes may have a connection of this name; the first error counts.
     let Some(errno) = results.map(|r| r.errno).reduce(|first, next| if first == 0 { next } else { first }) else {
-        let name = found.name;
-        writeln!(tool.err, "error: {command}: '{name}' is {other}")?;
+        writeln!(tool.err, "error: {command}: '{device}' is {other}")?;
         return Ok(Errno::EINVAL.0);
     };
     if errno != 0 {

@@ -575,3 +575,15 @@ fn deactivate_sets_active_of_one_connection_by_name_or_number() {
     assert_eq!(lctl(&mount, "deactivate").0, usage::EXIT);
     assert_eq!(lctl(&mount, "--device").0, usage::EXIT);
 }
+
+#[test]
+fn abort_recovery_of_a_data_service_sets_its_parameter_although_dl_does_not_list_it() {
+    let (server, aborted) = (Params::new(), Arc::new(AtomicU64::new(0)));
+    server.register("dom.sheen-MDT0000-dom.abort_recovery", Param::atomic(0..=1, aborted.clone()));
+    let server = [server];
+    let done = (0, String::new(), String::new());
+    assert_eq!(lctl(&server, "--device sheen-MDT0000-dom abort_recovery"), done);
+    assert_eq!(aborted.load(std::sync::atomic::Ordering::Relaxed), 1);
+    let (code, out, err) = lctl(&server, "--device sheen-MDT0007-dom abort_recovery");
+    assert!(code == 22 && out.is_empty() && err.contains("'sheen-MDT0007-dom' is no MDT or OST"), "{err}");
+}

@@ -54,7 +54,7 @@ impl Lov {
     pub async fn sync_all(&self) -> Result<()> {
         self.settle_all().await;
         let before = self.unsynced.before_all();
-        // An MDT may have no data service: skip an import that was never used.
+        // An MDT may have no data service: skip an import that was never connected.
         let used = |ost: &Ost| ost.osc.index() != MDT_OST || ost.osc.import().state() != ImportState::New;
         let osts = self.all().into_iter().filter(|ost| ost.osc.active() && used(ost)).map(|ost| ost.osc.index());
         let calls = osts.map(|ost| async move { Ok((ost, self.sync_rpc(ost, Vec::new()).await?)) });

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::fake::{FSNAME, FakeMds, FakeMgs, FakeOst, Mounted, ROOT, bulk, name, root, with, with_tcp};
+use crate::fake::{DATA_SERVICE, FSNAME, FakeMds, FakeMgs, FakeOst, Mounted, ROOT, bulk, name, root, with, with_tcp};
 use parking_lot::Mutex;
 use sheen_client::{Caller, Client, ClientOptions, DirItem, MountError, MountWait, OpenDir};
 use sheen_lnet::{Net, Nid};
@@ -222,6 +222,32 @@ fn mount_waits_for_the_recovery_of_an_ost_that_it_reaches_during_that_of_another
             other => panic!("{other:?}"),
         };
         assert_eq!(waits.lock().iter().map(target).collect::<Vec<_>>(), ["sheen-OST0000", "sheen-OST0001"]);
+    });
+}
+
+#[test]
+fn mount_waits_for_the_recovery_of_the_mdts_data_service() {
+    with_tcp(1, 65536, &[0], async |m| {
+        let (rt, waits, mgs) = (m.net.rt(), Waits::default(), vec![Nid::Tcp(([10, 0, 0, 1], 988).into())]);
+        let longest = Duration::from_secs(280);
+        m.add_data_service();
+        m.world.state.lock().habits.recovery = Some((TargetKind::Ost, longest));
+        m.world.state.lock().habits.recovered.insert((TargetKind::Ost, 0));
+        let mounting = begin_mount(&m, mgs.clone(), &waits);
+        rt.sleep(Duration::from_secs(200)).await;
+        assert!(!mounting.is_finished());
+        m.world.state.lock().habits.recovery = None;
+        mounting.await.unwrap().unwrap().umount().await;
+        let reported = std::mem::take(&mut *waits.lock());
+        let [MountWait::Recovery { target, limit }] = &reported[..] else { panic!("{reported:?}") };
+        assert!(target == DATA_SERVICE && *limit <= longest, "{reported:?}");
+        // One that cannot be reached fails no mount, and is used when it is back.
+        m.server.remove(DATA_SERVICE);
+        let client = begin_mount(&m, mgs, &waits).await.unwrap().unwrap();
+        m.add_data_service();
+        assert_eq!(client.syncfs().await, Ok(()));
+        client.umount().await;
+        assert!(waits.lock().is_empty());
     });
 }
 

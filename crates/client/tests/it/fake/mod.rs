@@ -18,6 +18,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_client::{Caller, Client, ClientOptions, GroupSource, Invalidate};
+use sheen_layout::MDT_OST;
 use sheen_lnet::{Net, Nid};
 use sheen_params::Params;
 use sheen_rpc::{BoxFuture, Export, Response, Server, Service};
@@ -37,6 +38,8 @@ use tokio::sync::Notify;
 pub use world::{Object, State, World};
 
 pub const FSNAME: &str = "sheen";
+/// The data service of the MDT.
+pub const DATA_SERVICE: &str = "sheen-MDT0000-dom";
 
 pub struct FakeMgs(pub Arc<World>);
 pub struct FakeMds(pub Arc<World>);
@@ -104,6 +107,10 @@ impl Service<Mds> for FakeMds {
 
     fn incarnation(&self) -> u64 {
         self.0.state.lock().incarnation
+    }
+
+    fn features(&self) -> u64 {
+        if self.0.state.lock().habits.holds_data { wire_mds::FEATURE_DATA } else { 0 }
     }
 
     fn recovery_left(&self) -> Option<Duration> {
@@ -262,6 +269,12 @@ impl Mounted {
         drop(state);
         self.world.config_changed.notify_waiters();
         index
+    }
+
+    /// Adds a data service to the MDT, for mounts from now on.
+    pub fn add_data_service(&self) {
+        self.world.state.lock().habits.holds_data = true;
+        self.server.add::<Ost>(DATA_SERVICE, Arc::new(FakeOst(self.world.clone(), MDT_OST)));
     }
 
     /// Changes the address of a registered target: the MDT is 0, the first OST 1.

@@ -165,6 +165,8 @@ pub struct Habits {
     pub sealed: BTreeSet<Fid>,
     /// Destroyed objects.
     pub destroyed: BTreeSet<Fid>,
+    /// Whether the MDT has a data service.
+    pub holds_data: bool,
     /// Whether the next layout lookup unseals the objects, as after a migration that failed.
     pub unseals: bool,
 }
