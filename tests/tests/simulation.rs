@@ -114,6 +114,12 @@ fn no_answered_change_is_lost_by_oss_crashes() {
 }
 
 #[test]
+fn no_answered_change_is_lost_by_remounts_of_local_file_systems_of_osts() {
+    let run = |seed, log| crashes(seed, 3 * OPS, 4, Crash::Disk, log);
+    seeds("no_answered_change_is_lost_by_remounts_of_local_file_systems_of_osts", 100, run);
+}
+
+#[test]
 fn no_answered_change_is_lost_by_crashes_of_any_server() {
     let run = |seed, log| crashes(seed, 3 * OPS, 6, Crash::Any, log);
     seeds("no_answered_change_is_lost_by_crashes_of_any_server", 300, run);

@@ -19,13 +19,16 @@ const LIFE_MAX: Duration = Duration::from_millis(1500);
 /// Time for which a server is down, at most.
 const DOWN_MAX: Duration = Duration::from_secs(3);
 
-/// The servers whose power fails.
+/// The servers that fail. The power of all but those of `Disk` fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crash {
     /// The MDS.
     Mds,
     /// One of the OSSes, each time a random one.
     Oss,
+    /// One of the OSSes, each time a random one: its local file system shuts down after an error,
+    /// and is mounted again.
+    Disk,
     /// A random server.
     Any,
     /// Several random servers at once, often all.
@@ -33,12 +36,12 @@ pub enum Crash {
 }
 
 impl Crash {
-    /// Returns the servers whose power fails at once.
+    /// Returns the servers that fail at once.
     fn hosts(self, rng: &mut Rng) -> Vec<u32> {
         let oss = |rng: &mut Rng| vec![OSSES[rng.usize(0..OSSES.len())]];
         match self {
             Crash::Mds => vec![MDS],
-            Crash::Oss => oss(rng),
+            Crash::Oss | Crash::Disk => oss(rng),
             Crash::Any => {
                 if rng.bool() {
                     vec![MDS]
@@ -56,8 +59,8 @@ impl Crash {
     }
 }
 
-/// Runs operations while the power of servers fails `crashes` times, also during recoveries. In
-/// every second seed connections break as well.
+/// Runs operations while servers fail `crashes` times, also during recoveries. In every second seed
+/// connections break as well.
 pub fn crashes(seed: u64, ops: usize, crashes: usize, which: Crash, log: usize) -> Trace {
     crashes_of(seed, ops, crashes, which, false, log)
 }
@@ -76,7 +79,7 @@ fn crashes_of(seed: u64, ops: usize, crashes: usize, which: Crash, on_mdt: bool,
         let programs = run.begin(ops);
         for _ in 0..crashes {
             let hosts = which.hosts(&mut run.state().rng);
-            crash(world, &run, &hosts, on_mdt, &mut nodes).await;
+            crash(world, &run, which, &hosts, on_mdt, &mut nodes).await;
         }
         if let Some(trouble) = trouble {
             calm(world, &trouble);
@@ -93,13 +96,18 @@ fn crashes_of(seed: u64, ops: usize, crashes: usize, which: Crash, on_mdt: bool,
     })
 }
 
-/// Cuts the power of servers at a random moment, and restarts each after a while.
-async fn crash(world: &World, run: &Run, hosts: &[u32], on_mdt: bool, nodes: &mut Vec<Node>) {
+/// Lets servers fail at a random moment, and restarts each after a while.
+async fn crash(world: &World, run: &Run, which: Crash, hosts: &[u32], on_mdt: bool, nodes: &mut Vec<Node>) {
     let rt = world.rt(CLIENTS[0]);
     let random = |max: Duration| Duration::from_micros(run.state().rng.u64(0..max.as_micros() as u64));
     rt.sleep(random(LIFE_MAX)).await;
-    world.note(&format!("the power of hosts {hosts:?} fails"));
-    hosts.iter().for_each(|host| world.crash_host(*host));
+    if which == Crash::Disk {
+        world.note(&format!("the local file systems of hosts {hosts:?} are mounted anew"));
+        hosts.iter().for_each(|host| world.remount_disk(*host));
+    } else {
+        world.note(&format!("the power of hosts {hosts:?} fails"));
+        hosts.iter().for_each(|host| world.crash_host(*host));
+    }
     let restarts: Vec<_> = hosts
         .iter()
         .map(|host| {
