@@ -79,8 +79,8 @@ pub enum Take {
     Health,
     /// 1 if the text is the state `FULL` of an import, otherwise 0.
     Connected,
-    /// As `Connected`, and nothing for the state `NEW`: a mount does not connect to the data service
-    /// of an MDT that has none.
+    /// As `Connected`, and nothing for the state `NEW`: a mount does not connect to the data
+    /// service of an MDT that has none.
     ConnectedIfUsed,
     /// The text, as the label `version`.
     Version,

@@ -80,8 +80,8 @@ pub fn set_active(device: &str, command: &str, tool: &mut Tool<'_>) -> io::Resul
     set_on(device, command, &set, other, tool)
 }
 
-/// `--device DEVICE abort_recovery`: an MDT, its data service, or an OST no longer waits for clients
-/// that have not recovered.
+/// `--device DEVICE abort_recovery`: an MDT, its data service, or an OST no longer waits for
+/// clients that have not recovered.
 ///
 /// # Errors
 /// The output cannot be written.

@@ -17,6 +17,11 @@
 //! msync(2). A write in flight at the eviction is not sent again, nor is one that has begun and
 //! that still waits for the size. A later one fails while the kernel drops its pages.
 //!
+//! **A restarted OST** accepts a page before other clients write, because it was stored under a
+//! lock. That holds for a write that has begun when the client notices the restart and that knows
+//! the size. A later one asks the OST for the size, and gets it after the recovery. Then another
+//! client may have written to the page, and the write replaces these bytes by older ones.
+//!
 //! **The write of a page waits for nothing that waits for the page.** An invalidation waits for the
 //! page, and it delays the cancel of locks. So the write requests no lock. Clients that know more
 //! than the OSTs are queried (glimpse) and keep their locks. The MDT is not asked if the layout is

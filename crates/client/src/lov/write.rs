@@ -201,7 +201,9 @@ impl Lov {
         // A guarded write is an append, which is never cached. An unused grant would be space that
         // no client can use.
         let grant = Grant { used: 0, want: if guarded { 0 } else { writeback.want() } };
-        let request = Request::Write { file, parts, sync, mtime: None, grant, held: guarded };
+        // A page was stored under a lock, so a restarted OST accepts it before other clients write.
+        let held = guarded || page.is_some();
+        let request = Request::Write { file, parts, sync, mtime: None, grant, held };
         let request = osc.request(request).bulk(bulk);
         let append = if guarded { held.append(ost) } else { None };
         let request = if append.is_none() && (guarded || page.is_some()) { request.guarded() } else { request };

@@ -174,6 +174,19 @@ fn page_write_is_not_resent_after_eviction() {
     });
 }
 
+#[test]
+fn page_write_is_accepted_by_an_ost_in_recovery() {
+    with(1, STRIPE as u32, &[0], async |m| {
+        let f = file(&m, 5000).await;
+        m.world.asked();
+        m.world.state.lock().habits.only_held = true;
+        page(&m, &f, 0, PAGE).await;
+        assert_eq!(asked(&m, "write"), 1);
+        m.world.state.lock().habits.only_held = false;
+        assert_eq!(written(&m, &f).await, (0, PAGE));
+    });
+}
+
 /// The client requests the size first. The reply comes after the eviction.
 #[test]
 fn page_write_that_requests_size_during_eviction_fails() {

@@ -1,13 +1,13 @@
 //! The id of the present mount of a file system.
 //!
 //! With the last unmount the kernel drops the superblock of a file system, and the pages that it
-//! has cached for it. Then it may have lost changes: a file system that has shut down after an error
-//! drops what it could not write.
+//! has cached for it. Then it may have lost changes: a file system that has shut down after an
+//! error drops what it could not write.
 //!
 //! Some file systems have a directory in sysfs for each superblock. The kernel gives the number of
 //! its inode once in a boot, and all mount namespaces see the same one. A service that systemd
-//! starts has a namespace of its own each time, so the number of the mount itself is not as good. It
-//! serves where sysfs has no directory.
+//! starts has a namespace of its own each time, so the number of the mount itself is not as good.
+//! It serves where sysfs has no directory.
 
 use std::{fs, hash::Hasher, io, os::unix::fs::MetadataExt, path::Path};
 

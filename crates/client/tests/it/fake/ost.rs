@@ -109,6 +109,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             }
             Ok(Response::with_bulk(Reply::Read(lens), out))
         }
+        Request::Write { held: false, .. } if state.habits.only_held => Ok(Reply::LockFirst.into()),
         Request::Write { parts, mtime, grant, .. } => {
             if state.habits.lock_first > 0 {
                 state.habits.lock_first -= 1;

@@ -151,6 +151,8 @@ pub struct Habits {
     pub lock_first: usize,
     /// An object of which all writes are answered with `LockFirst`.
     pub refused: Option<Fid>,
+    /// Whether they answer so to all writes without a lock, as in a recovery.
+    pub only_held: bool,
     /// Replies to the glimpses.
     pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
     /// Targets in recovery: those of this kind answer no requests, and say how long it may take.
