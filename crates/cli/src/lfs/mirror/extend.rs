@@ -23,6 +23,8 @@ use super::{
 #[derive(Default)]
 struct ExtendOptions {
     victim: Option<PathBuf>,
+    /// `-N=TOTAL`: the number of mirrors that the file has afterwards, at least.
+    total: Option<u16>,
     no_verify: bool,
     manner: CopyOptions,
 }
@@ -37,6 +39,10 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         Ok(asked) => asked,
         Err(code) => return code,
     };
+    let mirrors = asked.template.as_ref().map_or(1, |template| template.mirrors);
+    if own.total.is_some() && (mirrors > 1 || own.victim.is_some()) {
+        return wrong(tool, "extend", "-N=TOTAL excludes a further -N, and -f");
+    }
     let mut code = 0;
     for path in &asked.paths {
         if let Err(e) = tool.fs.kind(path, true) {
@@ -49,20 +55,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             keep_first(&mut code, Errno(1));
             continue;
         }
-        let template = asked.template.as_ref().filter(|_| own.victim.is_none());
-        let fits = check(tool, path, template).map_err(|what| {
-            tool.complain(format_args!("lfs mirror mirror: Invalid layout: {what}"));
-            Errno::EINVAL
-        });
-        let mut add = || match (&own.victim, template) {
-            (Some(victim), _) => merge(tool, path, victim, &own),
-            (None, Some(template)) => {
-                let template = Asked::Composite(template.clone()).encode();
-                extend(tool, path, &MirrorChange::Extend { template }, false, own.manner)
-            }
-            (None, None) => Err(Errno::EINVAL),
-        };
-        if let Err(e) = fits.and_then(|()| add()) {
+        if let Err(e) = add(tool, path, &own, asked.template.as_ref()) {
             let (path, busy) = (path.display(), e == Errno::EBUSY);
             let why = if busy { ": the file is in use" } else { "" };
             tool.complain(format_args!("error: lfs extend: cannot extend '{path}': {e}{why}"));
@@ -70,6 +63,34 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
     }
     code
+}
+
+/// Adds the mirrors to one file.
+fn add(tool: &mut Tool, path: &Path, own: &ExtendOptions, template: Option<&Template>) -> Result<()> {
+    let there = mirrors_of(tool, path);
+    let template = match own.total.map(|total| total.saturating_sub(there)) {
+        Some(0) => {
+            let path = path.display();
+            tool.complain(format_args!(
+                "warning: '{path}' already has {there} mirrors, no new mirrors will be created"
+            ));
+            return Ok(());
+        }
+        Some(missing) => template.map(|one| repeated(one, missing)),
+        None => template.filter(|_| own.victim.is_none()).cloned(),
+    };
+    if let Err(what) = check(there, template.as_ref()) {
+        tool.complain(format_args!("lfs mirror mirror: Invalid layout: {what}"));
+        return Err(Errno::EINVAL);
+    }
+    match (&own.victim, template) {
+        (Some(victim), _) => merge(tool, path, victim, own),
+        (None, Some(template)) => {
+            let template = Asked::Composite(template).encode();
+            extend(tool, path, &MirrorChange::Extend { template }, false, own.manner)
+        }
+        (None, None) => Err(Errno::EINVAL),
+    }
 }
 
 /// Separates this command's own options from those of `setstripe`. The error is the message for the
@@ -98,6 +119,13 @@ fn own(args: &[OsString]) -> Result<(ExtendOptions, Vec<OsString>), String> {
             own.manner.option("W", bandwidth.to_str())?;
         } else if let Some(file) = value(&["--file", "-f"]) {
             own.victim = Some(PathBuf::from(file));
+        } else if let Some(total) = text.strip_prefix("-N=").or_else(|| text.strip_prefix("--mirror-count==")) {
+            if own.total.is_some() {
+                return Err("-N=TOTAL can be given once".to_owned());
+            }
+            let count = total.parse::<u16>().ok().filter(|count| *count > 0);
+            own.total = Some(count.ok_or_else(|| format!("bad mirror count: {total}"))?);
+            rest.push(OsString::from("-N")); // the mirror that is added until they are enough
         } else {
             rest.push(arg.clone());
         }
@@ -105,10 +133,22 @@ fn own(args: &[OsString]) -> Result<(ExtendOptions, Vec<OsString>), String> {
     Ok((own, rest))
 }
 
-/// Checks the mirrors that a file is to get, before anything is compared or copied. `None`: the
-/// mirror that another file becomes. The error is the message for the user.
-fn check(tool: &Tool, path: &Path, template: Option<&Template>) -> Result<(), String> {
-    let there = tool.fs.layout(path).map_or(1, |layout| layout.mirror_ids().len()).max(1) as u16;
+/// Returns the number of mirrors of a file. A file without mirrors counts as one.
+fn mirrors_of(tool: &Tool, path: &Path) -> u16 {
+    tool.fs.layout(path).map_or(1, |layout| layout.mirror_ids().len()).max(1) as u16
+}
+
+/// Returns a template with `count` mirrors like that of `one`. One mirror more than the limit is
+/// enough for [`check`] to refuse it.
+fn repeated(one: &Template, count: u16) -> Template {
+    let mirrors = count.min(MIRRORS_MAX + 1);
+    let components = std::iter::repeat_n(&one.components, mirrors.into()).flatten().cloned().collect();
+    Template { components, mirrors }
+}
+
+/// Checks the mirrors that a file with `there` mirrors is to get, before anything is compared or
+/// copied. `None`: the mirror that another file becomes. The error is the message for the user.
+fn check(there: u16, template: Option<&Template>) -> Result<(), String> {
     if template.map_or(1, |t| t.mirrors).saturating_add(there) > MIRRORS_MAX {
         let what = "ask for fewer with -N, or remove some with 'lfs mirror delete'";
         return Err(format!("A file has at most {MIRRORS_MAX} mirrors, and this one has {there}; {what}"));

@@ -67,9 +67,13 @@ lfs mirror mirror: lfs create: cannot create composite file 'm': Invalid argumen
     }
     fake.file("f", "[0x200000402:0x1:0x0]", None);
     let too_many = "A file has at most 16 mirrors, and this one has 1; ask for fewer with -N, or remove some with 'lfs mirror delete'";
-    for (options, what) in
-        [("-N16", too_many), ("-N17 -c 1", too_many), ("-N -E 1M", "Incomplete mirror - must go to EOF")]
-    {
+    for (options, what) in [
+        ("-N16", too_many),
+        ("-N17 -c 1", too_many),
+        ("-N=17 -c 1", too_many),
+        ("--mirror-count==65535", too_many),
+        ("-N -E 1M", "Incomplete mirror - must go to EOF"),
+    ] {
         check_case(
             &mut fake,
             &format!(
@@ -78,6 +82,18 @@ error: lfs extend: cannot extend 'f': Invalid argument\n"
             ),
         );
     }
+}
+
+#[test]
+fn mirror_extend_to_a_total_that_is_reached_adds_nothing() {
+    let mut fake = Fake::new("/mnt/c1");
+    fake.file("f", "[0x200000402:0x1:0x0]", None);
+    check_case(
+        &mut fake,
+        "$ lfs mirror extend -N=1 f\n[exit 0]\n--- stderr
+warning: 'f' already has 1 mirrors, no new mirrors will be created
+",
+    );
 }
 
 #[test]
@@ -96,6 +112,11 @@ fn mirror_bad_calls_print_usage() {
         ("lfs mirror resync -W 0 f", "resync: invalid bandwidth '0'"),
         ("lfs mirror extend -N --stats-interval 0 f", "extend: invalid stats interval '0'"),
         ("lfs mirror extend -N --bandwidth=x f", "extend: invalid bandwidth 'x'"),
+        ("lfs mirror extend -N=0 f", "extend: bad mirror count: 0"),
+        ("lfs mirror extend --mirror-count==two f", "extend: bad mirror count: two"),
+        ("lfs mirror extend -N=2 -N=3 f", "extend: -N=TOTAL can be given once"),
+        ("lfs mirror extend -N=3 -N f", "extend: -N=TOTAL excludes a further -N, and -f"),
+        ("lfs mirror extend -N=3 -f g f", "extend: -N=TOTAL excludes a further -N, and -f"),
     ] {
         let (code, out, err) = lfs(&mut fake, line);
         assert_eq!((code, err), (4, format!("lfs mirror {what}\n")), "{line}");

@@ -4,7 +4,7 @@
 pub const USAGE: &str = "\
 lfs commands used to manage files with mirrored components:\n\
 usage: lfs mirror create [--mirror-count|-N[COUNT]] [SETSTRIPE_OPTIONS] ... <FILE|DIRECTORY> ...\n\
-       lfs mirror extend [--mirror-count|-N[COUNT]] [SETSTRIPE_OPTIONS|-f VICTIM_FILE [--no-verify]] ...\n\
+       lfs mirror extend [--mirror-count|-N[COUNT|=TOTAL]] [SETSTRIPE_OPTIONS|-f VICTIM_FILE [--no-verify]] ...\n\
                          [--bandwidth|-W BANDWIDTH_MB[MG]] [--stats] [--stats-interval SECONDS] <FILE> ...\n\
        lfs mirror split {--mirror-id MIRROR_ID} [--destroy|-d] [-f NEW_FILE] <FILE>\n\
        lfs mirror delete {--mirror-id MIRROR_ID} <FILE>\n\
