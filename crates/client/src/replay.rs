@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use sheen_wire::{
         Attr, Bulk, Cred, Fid, FileKind, Time,
-        mds::{Closed, Entry, NO_HANDLE, flags},
+        mds::{Closed, Entry, NO_HANDLE, Opener, flags},
     };
 
     fn retained(request: Request, change: Option<Change>) -> RetainedChange {
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn change_is_replayed_with_the_time_and_layout_of_its_reply() {
-        let intent = Request::LayoutIntent { fid: Fid::new(1, 2), start: 0, end: 1 };
+        let intent = Request::LayoutIntent { fid: Fid::new(1, 2), start: 0, end: 1, opener: Opener::UNKNOWN };
         let change =
             Change { time: Time { sec: 3, nsec: 4 }, layout: Some(Bytes::from_static(b"layout")), proof: None };
         let replay = to_replay(&retained(intent.clone(), Some(change.clone()))).unwrap();

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use sheen_namespace::{ClientId, READ, Reach, WRITE, map_acl_ids};
 use sheen_rpc::Export;
 use sheen_wire::auth::{Role, User};
-use sheen_wire::mds::{Answer, Closed, Reply, Request, SetAttr, flags, xattr};
+use sheen_wire::mds::{Answer, Closed, Opener, Reply, Request, SetAttr, flags, xattr};
 use sheen_wire::mirror::{self, MirrorChange};
 use sheen_wire::nodemap::{Nodemap, Nodemaps, Rules};
 use sheen_wire::{Cred, Errno, Fid, Result, fid::ROOT, quota};
@@ -210,6 +210,11 @@ impl Limits<'_> {
                 Who::Host(nodemap) => nodemap.map(cred)?,
             }
         }
+        match request {
+            Request::LayoutIntent { opener, .. } => self.map_opener(opener),
+            Request::Reopen { files, .. } => files.iter_mut().for_each(|file| self.map_opener(&mut file.opener)),
+            _ => {}
+        }
         let Who::Host(nodemap) = &self.who else { return Ok(()) };
         let known = |id: Option<u32>| id.ok_or(Errno::EINVAL);
         match request {
@@ -223,6 +228,20 @@ impl Limits<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Makes the user who opened a file one of the file system. Refuses nothing, because the user
+    /// is for the changelog alone.
+    fn map_opener(&self, opener: &mut Opener) {
+        let mut cred = opener.cred();
+        let mapped = match &self.who {
+            Who::User(user, _) => {
+                user.confine(&mut cred);
+                Ok(())
+            }
+            Who::Host(nodemap) => nodemap.map(&mut cred),
+        };
+        *opener = mapped.map_or(Opener::UNKNOWN, |()| Opener::of(&cred));
     }
 
     /// Refuses a change by a client that may change nothing.

@@ -22,7 +22,9 @@ use sheen_namespace::{ClientId, Done, EXEC, READ, Reach, WRITE};
 use sheen_rpc::Export;
 use sheen_wire::auth::{Proof, Role};
 use sheen_wire::ldlm::{Enqueue, Mode};
-use sheen_wire::mds::{Answer, Call, Change, Closed, REOPENS_MAX, Replay, Reply, Request, SEQUENCES_MAX, flags};
+use sheen_wire::mds::{
+    Answer, Call, Change, Closed, REOPENS_MAX, Reopened, Replay, Reply, Request, SEQUENCES_MAX, flags,
+};
 use sheen_wire::nodemap::Nodemaps;
 use sheen_wire::ost::{CAPABILITIES_MAX, CAPABILITY_PURPOSE, CAPABILITY_SECS, Capability, rights};
 use sheen_wire::{Errno, Fid, Result, Time, frame};
@@ -70,7 +72,7 @@ fn end_use(request: &mut Request) -> Option<()> {
     match request {
         Request::Cancel | Request::OwnSequences { .. } | Request::Recovered | Request::Replay { .. } => {}
         Request::Close { files } => files.iter_mut().for_each(|closed| closed.read = None),
-        Request::Reopen { files, .. } => files.iter_mut().for_each(|(fid, ..)| *fid = Fid::ZERO),
+        Request::Reopen { files, .. } => files.iter_mut().for_each(|file| file.fid = Fid::ZERO),
         Request::AdoptLayouts { layouts } => layouts.clear(),
         Request::Relock { locks } => locks.iter_mut().for_each(|want| want.resource.fid = Fid::ZERO),
         Request::Enqueue(want) if is_unlock(want) => {}
@@ -155,7 +157,7 @@ impl Mdt {
             Request::LayoutIntent { fid, .. } => may(&mut core, export, &limits, *fid, WRITE, &mut reach),
             Request::Reopen { files, .. } if files.len() > REOPENS_MAX => Err(Errno::E2BIG),
             Request::Reopen { files, .. } => {
-                for (fid, flags, _) in files {
+                for Reopened { fid, flags, .. } in files {
                     let rights = limits.rights_to_reopen(&mut core, export, *fid, &mut reach);
                     if limits.user().is_some() || rights.is_ok_and(|rights| rights & EXEC == 0) {
                         *flags &= !flags::EXEC; // it would keep the owner from writing

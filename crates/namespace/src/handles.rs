@@ -3,34 +3,16 @@
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
-use sheen_wire::{self as wire, Cred, Errno, Fid, mds::flags};
+use sheen_wire::{
+    self as wire, Errno, Fid,
+    mds::{Opener, flags},
+};
 
 use crate::access::{READ, WRITE};
 
 /// Id of a client's export, valid while the connection lasts. Open files belong to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u64);
-
-/// The user who opened a file.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Opener {
-    uid: u32,
-    gid: u32,
-}
-
-impl Opener {
-    /// That of a file which a client has opened again, or which the MDT itself holds open.
-    pub(crate) const UNKNOWN: Opener = Opener { uid: 0, gid: 0 };
-
-    pub(crate) fn of(cred: &Cred) -> Opener {
-        Opener { uid: cred.uid, gid: cred.gid }
-    }
-
-    /// Returns credentials for the changelog.
-    pub(crate) fn cred(self) -> Cred {
-        Cred { uid: self.uid, gid: self.gid, groups: None }
-    }
-}
 
 /// One open file of one client.
 #[derive(Clone, Copy, Debug)]

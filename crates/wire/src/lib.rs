@@ -5,7 +5,8 @@
 //! * [`fid`]: names of files and objects; [`seq`]: the MDT that assigned a name;
 //! * [`errno`]: error numbers (Linux's, whatever the host);
 //! * [`attr`]: attributes that `stat` shows, times, credentials; [`utc`]: dates of times;
-//! * [`mds`], [`ost`], [`mgs`]: the three protocols, each a request and a reply enum;
+//! * [`mds`], [`ost`], [`mgs`]: the three protocols, each a request and a reply enum; [`opener`]:
+//!   users of open files;
 //! * [`ast`]: callbacks from a target to a client about its locks;
 //! * [`ldlm`]: locks, their conflicts and their handles;
 //! * [`auth`]: authentication of the ends of a connection, before all other messages;
@@ -45,6 +46,7 @@ pub mod mgs;
 pub mod mirror;
 pub mod nodemap;
 pub mod op_id;
+pub mod opener;
 pub mod ost;
 pub mod pool_name;
 pub mod project;

@@ -17,6 +17,8 @@ use crate::{
     ost::{Capability, ObjectAttr},
 };
 
+pub use crate::opener::{Opener, Reopened};
+
 /// Longest name of an entry, in bytes.
 pub const NAME_MAX: usize = 255;
 /// Longest target of a symbolic link, in bytes (PATH_MAX with its NUL is 4096).
@@ -351,11 +353,11 @@ pub enum Request {
     Parents { fid: Fid },
     /// Opens files that the client has open, so that orphans stay alive for it. After a restart of
     /// the MDT these are all its open files. Otherwise these are files that it opened locally, and
-    /// whose OPEN lock it is about to cancel. Each is (fid, open flags, the old handle); the reply
-    /// is `Handles` in the same order. After a restart `first` and `last` mark the first and the
-    /// last of these requests on this connection. Then the MDT closes what the client opened with
-    /// such requests on an earlier connection, because it may not have got the handles.
-    Reopen { files: Vec<(Fid, u32, u64)>, first: bool, last: bool },
+    /// whose OPEN lock it is about to cancel. The reply is `Handles` in the same order. After a
+    /// restart `first` and `last` mark the first and the last of these requests on this connection.
+    /// Then the MDT closes what the client opened with such requests on an earlier connection,
+    /// because it may not have got the handles.
+    Reopen { files: Vec<Reopened>, first: bool, last: bool },
     /// Cancels locks (those in [`Call::cancels`] and [`Call::converts`]). Unknown ones are ignored.
     Cancel,
     /// fcntl(2) and flock(2): a lock of a program ([`crate::ldlm::Kind::Flock`]); `Nl` unlocks,
@@ -365,12 +367,13 @@ pub enum Request {
     /// Announces a write of bytes `[start, end)` of a regular file. Every component of the layout
     /// in that range gets its objects, if it has none. Extensions in the range add to the
     /// components that they extend. The reply has the layout, changed or not. Permission was
-    /// checked at open. ENODATA if the layout ends at or before `start`.
+    /// checked at open; `opener` is for the changelog. ENODATA if the layout ends at or before
+    /// `start`.
     ///
     /// Other clients cancel their LAYOUT locks before the reply is sent. So the caller must not
     /// hold anything that keeps it from cancelling its own LAYOUT lock. Otherwise two callers would
     /// wait for each other.
-    LayoutIntent { fid: Fid, start: u64, end: u64 },
+    LayoutIntent { fid: Fid, start: u64, end: u64, opener: Opener },
     /// The file replaces its objects by those of `from`, an orphan of the caller, to which its
     /// bytes were copied (`lfs migrate`). `versions`: all objects of the file, each with its data
     /// version from before the copy. For a mirrored file also its own FID with the generation of

@@ -58,7 +58,7 @@ impl mds::Request {
             Sync { fid } => Subject::of_file(*fid),
             Enqueue(lock) => Subject::of_file(Some(lock.resource.fid)),
             Close { files } => Subject::of_file(files.first().map(|file| file.fid)),
-            Reopen { files, .. } => Subject::of_file(files.first().map(|(fid, ..)| *fid)),
+            Reopen { files, .. } => Subject::of_file(files.first().map(|file| file.fid)),
             _ => Subject::default(),
         }
     }

@@ -78,3 +78,17 @@ fn opens_and_closes_are_recorded_if_the_mask_has_them() {
         assert_eq!(sh(&wait).ok(), "10OPEN m=-w-\n10OPEN m=r--\n11CLOSE\n11CLOSE\n");
     });
 }
+
+#[test]
+fn write_to_a_mirrored_file_is_recorded_with_the_user_who_opened_it() {
+    Sandbox::enter("changelog-users", |s| {
+        s.up("sheen", "/mnt/here");
+        let sh = |script: &str| -> Ran { s.sh(Path::new("/mnt/here"), script) };
+        sh("lfs mirror create -N2 -c 1 f && chmod 666 f").ok();
+        sh("lctl --device sheen-MDT0000 changelog_register -m 'FLRW CLOSE'").ok();
+        sh("setpriv --reuid 65534 --regid 65534 --clear-groups bash -c 'echo x >> f'").ok();
+        let shown = "show() { sync .; lfs changelog sheen-MDT0000 | awk '{match($0, / u=[0-9:]+/); print $2 substr($0, RSTART, RLENGTH)}'; }; \
+                     until [ \"$(show | wc -l)\" -ge 2 ]; do sleep 0.1; done; show";
+        assert_eq!(sh(shown).ok(), "21FLRW u=65534:65534\n11CLOSE u=65534:65534\n");
+    });
+}

@@ -20,7 +20,7 @@ use sheen_wire::{
     fid::ROOT,
     frame,
     ldlm::{Cookie, Enqueue, Mode, Policy, Resource},
-    mds::{Call, REOPENS_MAX, Replay, Reply, Request, flags},
+    mds::{Call, Opener, REOPENS_MAX, Reopened, Replay, Reply, Request, flags},
     mgs::{self, TargetKind},
     ost::{self, Capability, DamagedBlock, rights},
     quota::Owner,
@@ -213,7 +213,7 @@ fn forged_credentials_are_those_of_the_keys_user() {
             open(private, flags::RDWR),
             Request::Lookup { cred: Cred::ROOT, parent: closed, name: name.clone() },
             Request::ReadDir { fid: closed, cookie: 0, max_bytes: 4096, attrs: true },
-            Request::LayoutIntent { fid: private, start: 0, end: 1 },
+            Request::LayoutIntent { fid: private, start: 0, end: 1, opener: Opener::UNKNOWN },
             Request::Access { cred: Cred::ROOT, fid: private, mask: 4 },
         ] {
             assert_eq!(ask_mdt(&mdt, request.clone()).await.unwrap_err(), Errno::EACCES, "{request:?}");
@@ -227,12 +227,12 @@ fn forged_credentials_are_those_of_the_keys_user() {
         }
         assert_eq!(ask_mdt(&mdt, Request::Paths { cred: Cred::ROOT, fid: private }).await.unwrap_err(), Errno::EPERM);
         // The program says that it has the file open, and has no more rights by that.
-        let files = vec![(private, flags::RDWR, 7)];
+        let files = vec![Reopened::new(private, flags::RDWR, 7)];
         match ask_mdt(&mdt, Request::Reopen { files, first: true, last: true }).await {
             Ok(Reply::Handles(handles)) => assert_eq!(handles, [Err(Errno::ESTALE)]),
             other => unreachable!("{other:?}"),
         }
-        let files = vec![(private, flags::RDWR, 7); REOPENS_MAX + 1];
+        let files = vec![Reopened::new(private, flags::RDWR, 7); REOPENS_MAX + 1];
         assert_eq!(ask_mdt(&mdt, Request::Reopen { files, first: true, last: true }).await.unwrap_err(), Errno::E2BIG);
         assert_eq!(capabilities(&mdt, private).await, []);
         assert_eq!(capabilities(&mdt, hidden).await, []);

@@ -26,6 +26,7 @@ use crate::{
     failure::Failure,
     locks::LockRef,
     lov::{self, FileGlimpse, GlimpseReply},
+    open::OpenBy,
 };
 
 /// The owner's x bit.
@@ -156,7 +157,8 @@ impl Client {
         }
         Hits::add(&self.cache.hits.open);
         let open = Policy::bits(bits::OPEN);
-        self.files.insert_local(&attr, layout, flags, || self.mdc.locks().is_held(lock.cookie(), &open))
+        self.files
+            .insert_local(&attr, layout, OpenBy::new(who, flags), || self.mdc.locks().is_held(lock.cookie(), &open))
     }
 
     /// Returns whether it is certain, without asking the MDT, that the caller may open a file and

@@ -3,7 +3,7 @@
 use sheen_wire::{Errno, Result, mds::flags, ost::Allocate};
 
 use super::{
-    layout_lookup::Placed,
+    layout_lookup::{Changing, Placed},
     swap_layouts::Begun,
     with_layout::{Attempt, LayoutUse},
 };
@@ -67,7 +67,7 @@ impl Client {
             let finished = Box::pin(self.finish(fid, &layout, &Begun::Allocate(mode, offset, len))).await?;
             return Ok(if finished.is_some() { Attempt::Done(()) } else { Attempt::Repeat });
         }
-        self.unless_failed(fid, &layout, offset, answer).await?;
+        self.unless_failed(Changing::of(file), &layout, offset, answer).await?;
         Ok(Attempt::DoneUnlessStale((), used))
     }
 

@@ -28,7 +28,7 @@ use sheen_layout::Layout;
 use sheen_wire::{
     Errno, Fid, Result,
     ldlm::{Cookie, Policy, Resource, bits},
-    mds::Request,
+    mds::{Opener, Request},
 };
 
 use crate::{
@@ -69,6 +69,20 @@ pub(crate) struct Placed {
 pub(crate) struct Located {
     pub layout: Arc<Layout>,
     pub lock: Option<Cookie>,
+}
+
+/// A file that is written or truncated, and the user for the changelog.
+#[derive(Clone, Copy)]
+pub(crate) struct Changing {
+    pub fid: Fid,
+    pub opener: Opener,
+}
+
+impl Changing {
+    /// A change through an open file.
+    pub(crate) fn of(file: &OpenFile) -> Changing {
+        Changing { fid: file.fid(), opener: file.opener() }
+    }
 }
 
 impl Client {
@@ -244,7 +258,7 @@ impl Client {
         if let Some(placed) = self.place(file).await? {
             return Ok(placed);
         }
-        Box::pin(self.ask_objects(file.fid(), 0, 0)).await?;
+        Box::pin(self.ask_objects(Changing::of(file), 0, 0)).await?;
         self.place(file).await?.ok_or(Errno::EIO)
     }
 
@@ -284,7 +298,7 @@ impl Client {
             return Ok(());
         }
         let (fid, reads) = (file.fid(), self.page_reads(file.fid()));
-        self.ask_objects(fid, offset, offset.saturating_add(len)).await?;
+        self.ask_objects(Changing::of(file), offset, offset.saturating_add(len)).await?;
         // The invalidation may wait for dirty pages of the kernel, whose writes need this mutex.
         drop(turn);
         self.drop_holes(fid, reads, page).await;
@@ -296,17 +310,18 @@ impl Client {
     ///
     /// # Errors
     /// ENOSPC, and any other error of the MDT.
-    pub(crate) async fn ask_objects(&self, fid: Fid, start: u64, end: u64) -> Result<Arc<Layout>> {
-        Ok(self.ask_objects_locked(fid, start, end).await?.layout)
+    pub(crate) async fn ask_objects(&self, changing: Changing, start: u64, end: u64) -> Result<Arc<Layout>> {
+        Ok(self.ask_objects_locked(changing, start, end).await?.layout)
     }
 
     /// As [`Client::ask_objects`], with the lock under which the layout holds.
-    pub(crate) async fn ask_objects_locked(&self, fid: Fid, start: u64, end: u64) -> Result<Located> {
+    pub(crate) async fn ask_objects_locked(&self, changing: Changing, start: u64, end: u64) -> Result<Located> {
+        let Changing { fid, opener } = changing;
         let before = self.layout_lock(fid).map(|lock| lock.cookie());
         let asking = self.asking_unknown();
         let change = self.cache.change(&[fid], false);
-        let answer =
-            self.mdc.request(Request::LayoutIntent { fid, start, end }).with_locks(asking.wants()).send().await;
+        let request = Request::LayoutIntent { fid, start, end, opener };
+        let answer = self.mdc.request(request).with_locks(asking.wants()).send().await;
         let asking = asking.changed(change.end(&answer));
         let answer = answer?;
         let reply = self.cache_attr(&mdc::entry(answer.reply)?, &answer.locks, &asking)?;

@@ -30,7 +30,7 @@ use sheen_wire::{
 use tokio::sync::RwLockReadGuard;
 
 use super::{
-    layout_lookup::{HOLD_MAX, Located, Placed},
+    layout_lookup::{Changing, HOLD_MAX, Located, Placed},
     read::Range,
     with_layout::{LayoutUse, Retries},
 };
@@ -189,14 +189,15 @@ impl Client {
     /// again, and mirrors that may differ from it become stale.
     pub(crate) async fn unless_failed<T>(
         &self,
-        fid: Fid,
+        changing: Changing,
         layout: &Layout,
         at: u64,
         answer: Result<T, Failure>,
     ) -> Result<T, Failure> {
+        let fid = changing.fid;
         match answer {
             Err(failure) if layout.is_mirrored() && !failure.is_moved() => {
-                if let Err(again) = Box::pin(self.ask_objects(fid, at, at.saturating_add(1))).await {
+                if let Err(again) = Box::pin(self.ask_objects(changing, at, at.saturating_add(1))).await {
                     tracing::error!(
                         "{fid}: a change failed ({failure}), and marking the other mirrors stale failed ({again}): \
                          they may differ, run lfs mirror verify"
@@ -241,7 +242,7 @@ impl Client {
     ///
     /// # Errors
     /// ENODATA: the layout ends before `size`. Any error of the MDT.
-    pub(crate) async fn place_for_cutting(&self, fid: Fid, known: Located, size: u64) -> Result<Located> {
+    pub(crate) async fn place_for_cutting(&self, changing: Changing, known: Located, size: u64) -> Result<Located> {
         if size > known.layout.end() {
             return Err(Errno::ENODATA);
         }
@@ -249,9 +250,9 @@ impl Client {
         if !known.layout.needs_intent(last, u64::from(size > 0)) {
             return Ok(known);
         }
-        let reads = self.page_reads(fid);
-        let located = self.ask_objects_locked(fid, last, last + 1).await?;
-        self.drop_holes(fid, reads, false).await;
+        let reads = self.page_reads(changing.fid);
+        let located = self.ask_objects_locked(changing, last, last + 1).await?;
+        self.drop_holes(changing.fid, reads, false).await;
         Ok(located)
     }
 }

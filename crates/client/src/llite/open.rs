@@ -14,8 +14,11 @@ use sheen_wire::{
     mds::{Entry, Reply, Request, flags},
 };
 
-use super::{attr_cache::AttrReply, layout_lookup::Located};
-use crate::{Caller, Client, EntryAttr, OpenDir, OpenFile, stats::Op};
+use super::{
+    attr_cache::AttrReply,
+    layout_lookup::{Changing, Located},
+};
+use crate::{Caller, Client, EntryAttr, OpenDir, OpenFile, open::OpenBy, stats::Op};
 
 impl Client {
     /// Opens a known file. `flags` are Linux's ([`flags`]).
@@ -38,7 +41,7 @@ impl Client {
         let work = async {
             let request = |cred| Request::Open { cred, fid, flags };
             let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
-            let opened = self.opened(answer.reply, flags)?;
+            let opened = self.opened(who, answer.reply, flags)?;
             self.doubt_layout(&opened.file, answer.revoked || self.has_lost_layout(&asking));
             let truncates = flags & flags::TRUNC != 0 && !opened.created;
             let mut locks = answer.locks;
@@ -81,7 +84,7 @@ impl Client {
         let fid = self.mdc.next_fid().await?;
         let request = |cred| Request::OpenCreate { cred, parent, name: name.clone(), fid, flags, mode, umask };
         let (answer, asking) = self.ask_adding(who, parent, name, request).await?;
-        let opened = self.opened(answer.reply, flags)?;
+        let opened = self.opened(who, answer.reply, flags)?;
         self.doubt_layout(&opened.file, answer.revoked);
         let fid = opened.entry.attr.fid;
         let was_there = !opened.created && (flags::writes(flags) || flags & flags::TRUNC != 0);
@@ -133,7 +136,7 @@ impl Client {
         self.check_not_virtual(parent)?;
         let fid = self.mdc.next_fid().await?;
         let request = |cred| Request::TmpFile { cred, parent, fid, flags, mode, umask };
-        let opened = self.opened(self.mdc.request_as(who, request).reply().await?, flags)?;
+        let opened = self.opened(who, self.mdc.request_as(who, request).reply().await?, flags)?;
         // Mostly the copy of a migration, which no program reads.
         opened.file.accesses.exclude();
         Ok((opened.entry.attr.into(), opened.file))
@@ -152,7 +155,7 @@ impl Client {
         let asking = self.asking(fid);
         let request = |cred| Request::Open { cred, fid, flags };
         let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
-        let opened = self.opened(answer.reply, flags)?;
+        let opened = self.opened(who, answer.reply, flags)?;
         self.cache_attr(&opened.entry, &answer.locks, &asking)?;
         Ok(OpenDir::new(opened.file))
     }
@@ -182,10 +185,10 @@ impl Client {
         }
     }
 
-    fn opened(&self, reply: Reply, flags: u32) -> Result<Opened> {
+    fn opened(&self, who: &Caller, reply: Reply, flags: u32) -> Result<Opened> {
         let Reply::Opened { handle, entry, created, tight } = reply else { return Err(Errno::EPROTO) };
         self.lov.tight().note(entry.attr.fid, tight);
-        let file = self.files.insert(&entry.attr, entry.layout.clone(), flags, handle);
+        let file = self.files.insert(&entry.attr, entry.layout.clone(), OpenBy::new(who, flags), handle);
         Ok(Opened { file, entry, created })
     }
 
@@ -193,8 +196,9 @@ impl Client {
     /// the layout. Returns the layout since.
     async fn empty(&self, opened: &Opened, lock: Option<Cookie>) -> Result<Option<Arc<Layout>>> {
         let Some(layout) = self.layout_of(&opened.entry.attr, opened.entry.layout.as_ref())? else { return Ok(None) };
-        let located = self.place_for_cutting(opened.entry.attr.fid, Located { layout, lock }, 0).await?;
-        self.cut(opened.entry.attr.fid, located, 0).await.map(Some)
+        let changing = Changing::of(&opened.file);
+        let located = self.place_for_cutting(changing, Located { layout, lock }, 0).await?;
+        self.cut(changing, located, 0).await.map(Some)
     }
 
     /// Closes the file again if the rest of its open fails.

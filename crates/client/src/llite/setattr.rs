@@ -6,12 +6,12 @@ use sheen_layout::Layout;
 use sheen_wire::{
     Errno, Fid, Result,
     ldlm::Cookie,
-    mds::{Entry, NO_HANDLE, Request, SetAttr, flags},
+    mds::{Entry, NO_HANDLE, Opener, Request, SetAttr, flags},
 };
 
 use super::{
     attr_cache::Asking,
-    layout_lookup::Located,
+    layout_lookup::{Changing, Located},
     swap_layouts::Begun,
     with_layout::{LayoutUse, Retries},
 };
@@ -88,8 +88,9 @@ impl Client {
             }
             if let Some(layout) = self.layout_of(&entry.attr, entry.layout.as_ref())? {
                 let known = Located { layout: layout.clone(), lock: asking.lock(fid, lock) };
-                let located = self.place_for_cutting(fid, known, size).await?;
-                let cut = self.cut(fid, located, size).await?;
+                let changing = Changing { fid, opener: file.map_or_else(|| Opener::of(&who.cred), OpenFile::opener) };
+                let located = self.place_for_cutting(changing, known, size).await?;
+                let cut = self.cut(changing, located, size).await?;
                 if !Arc::ptr_eq(&cut, &layout) {
                     entry.layout = Some(cut.encode().into());
                 }
@@ -103,7 +104,8 @@ impl Client {
     /// Repeats the truncate if the file was migrated meanwhile, or if another mirror may have
     /// become the valid one. Only the LAYOUT lock under which the MDT sent `located` excludes the
     /// latter.
-    pub(super) async fn cut(&self, fid: Fid, mut located: Located, size: u64) -> Result<Arc<Layout>> {
+    pub(super) async fn cut(&self, changing: Changing, mut located: Located, size: u64) -> Result<Arc<Layout>> {
+        let fid = changing.fid;
         let mut retries = Retries::new("truncate", fid);
         let mut met_destroyed = false;
         loop {
@@ -120,7 +122,7 @@ impl Client {
                 }
                 let layout = Box::pin(self.layout_after_seal(&mut retries)).await?;
                 let moved = Located { layout, lock: None };
-                located = self.place_for_cutting(fid, moved, size).await?;
+                located = self.place_for_cutting(changing, moved, size).await?;
                 continue;
             }
             let is_destroyed = cut.as_ref().is_err_and(|failure| failure.errno() == Some(Errno::ESTALE));
@@ -129,10 +131,10 @@ impl Client {
                 // The file has left a mirror, or was deleted.
                 let layout = Box::pin(self.layout_after_seal(&mut retries)).await;
                 let moved = Located { layout: layout.map_err(|_| Errno::ESTALE)?, lock: None };
-                located = self.place_for_cutting(fid, moved, size).await?;
+                located = self.place_for_cutting(changing, moved, size).await?;
                 continue;
             }
-            let cut = self.unless_failed(fid, &layout, size.saturating_sub(1), cut).await;
+            let cut = self.unless_failed(changing, &layout, size.saturating_sub(1), cut).await;
             cut.map_err(Failure::into_errno)?;
             if guarded && guard.is_some() {
                 return Ok(layout);
@@ -144,7 +146,7 @@ impl Client {
             // A resync by another client makes a new generation. This request makes none if nothing
             // has changed.
             let last = size.saturating_sub(1);
-            let now = self.ask_objects_locked(fid, last, last + 1).await?;
+            let now = self.ask_objects_locked(changing, last, last + 1).await?;
             if now.layout.generation() == layout.generation() {
                 return Ok(layout);
             }

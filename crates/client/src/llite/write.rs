@@ -10,7 +10,7 @@ use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
 use super::{
-    layout_lookup::{HOLD_MAX, Placed},
+    layout_lookup::{Changing, HOLD_MAX, Placed},
     swap_layouts::Begun,
     with_layout::{Attempt, LayoutUse, Retries},
 };
@@ -124,7 +124,7 @@ impl Client {
         if answer == Err(Failure::MOVED_PARTLY) {
             return Ok(Attempt::Done(Box::pin(self.finish_write(file, layout, offset, data.clone())).await?));
         }
-        let written = self.unless_failed(fid, layout, offset, answer).await?;
+        let written = self.unless_failed(Changing::of(file), layout, offset, answer).await?;
         Ok(Attempt::DoneUnlessStale((written, layout.generation()), used))
     }
 
@@ -234,7 +234,7 @@ impl Client {
             self.lov.appended(&layout, under, end + len);
         }
         drop(locks);
-        let done = (self.unless_failed(fid, &layout, end, answer).await?, layout.generation());
+        let done = (self.unless_failed(Changing::of(file), &layout, end, answer).await?, layout.generation());
         // With another layout the end may be elsewhere.
         let is_done = used.is_current(file)
             || !Box::pin(self.is_stale(file, &used)).await?

@@ -13,17 +13,19 @@ use parking_lot::Mutex;
 use sheen_layout::Layout;
 use sheen_wire::{
     Attr, Errno, Fid, Result,
-    mds::{NO_HANDLE, flags},
+    mds::{NO_HANDLE, Opener, flags},
 };
 
 use super::{group::Group, inode::Inode, migration::Migration, read_end::ReadEnd};
-use crate::access_patterns::OpenAccesses;
+use crate::{access_patterns::OpenAccesses, types::Caller};
 
 /// An open file. Created by [`crate::Client::open`], [`crate::Client::create`] and
 /// [`crate::Client::tmpfile`], closed by [`crate::Client::release`]. Dropping it does not close it.
 pub struct OpenFile {
     fid: Fid,
     flags: u32,
+    /// The user who opened it.
+    opener: Opener,
     /// Number in the order of opening.
     pub(crate) id: u64,
     pub(crate) inode: Arc<Inode>,
@@ -53,6 +55,22 @@ pub struct OpenFile {
     unread: AtomicBool,
 }
 
+/// How a file was opened, and by whom.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenBy {
+    /// Flags of the open ([`flags`]).
+    pub flags: u32,
+    /// The user.
+    pub opener: Opener,
+}
+
+impl OpenBy {
+    /// An open with these flags for a caller.
+    pub fn new(who: &Caller, flags: u32) -> OpenBy {
+        OpenBy { flags, opener: Opener::of(&who.cred) }
+    }
+}
+
 impl fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OpenFile({} flags {:#o} handle {})", self.fid, self.flags, self.handle())
@@ -68,6 +86,11 @@ impl OpenFile {
     /// Returns the flags of the open ([`flags`]).
     pub fn flags(&self) -> u32 {
         self.flags
+    }
+
+    /// Returns the user who opened it.
+    pub(crate) fn opener(&self) -> Opener {
+        self.opener
     }
 
     /// Whether it was opened with O_APPEND.
@@ -94,13 +117,15 @@ impl OpenFile {
 
     /// Creates an open file that exists only in this client, without a handle at the MDT.
     pub(crate) fn detached(attr: &Attr) -> Arc<OpenFile> {
-        Arc::new(OpenFile::new(attr.fid, flags::DIRECTORY, 0, Arc::default(), NO_HANDLE))
+        let by = OpenBy { flags: flags::DIRECTORY, opener: Opener::UNKNOWN };
+        Arc::new(OpenFile::new(attr.fid, by, 0, Arc::default(), NO_HANDLE))
     }
 
-    pub(super) fn new(fid: Fid, flags: u32, id: u64, inode: Arc<Inode>, handle: u64) -> OpenFile {
+    pub(super) fn new(fid: Fid, by: OpenBy, id: u64, inode: Arc<Inode>, handle: u64) -> OpenFile {
         OpenFile {
             fid,
-            flags,
+            flags: by.flags,
+            opener: by.opener,
             id,
             inode,
             handle: AtomicU64::new(handle),

@@ -16,7 +16,10 @@ use sheen_wire::{
     mds::{NO_HANDLE, flags},
 };
 
-use super::{file::OpenFile, inode::Inode};
+use super::{
+    file::{OpenBy, OpenFile},
+    inode::Inode,
+};
 use crate::cache::is_settled;
 
 /// All open files, by FID and order of opening. Bounded by the open files of the programs on the
@@ -29,7 +32,7 @@ pub(crate) struct OpenFiles {
 
 impl OpenFiles {
     /// Adds a file that the MDT has opened.
-    pub(crate) fn insert(&self, attr: &Attr, layout: Option<Bytes>, flags: u32, handle: u64) -> Arc<OpenFile> {
+    pub(crate) fn insert(&self, attr: &Attr, layout: Option<Bytes>, by: OpenBy, handle: u64) -> Arc<OpenFile> {
         let mut files = self.files.lock();
         // An open from before a restart of the MDT may have another layout, which is no longer the
         // file's.
@@ -39,7 +42,7 @@ impl OpenFiles {
             // If a layout is stored already, it is the same one or one that became it.
             let _ = inode.sent.set(layout);
         }
-        self.enter(&mut files, attr, flags, inode, handle)
+        self.enter(&mut files, attr, by, inode, handle)
     }
 
     /// Adds a local open, if `may` returns true while the table is locked.
@@ -47,7 +50,7 @@ impl OpenFiles {
         &self,
         attr: &Attr,
         layout: Option<Arc<Layout>>,
-        flags: u32,
+        by: OpenBy,
         may: impl FnOnce() -> bool,
     ) -> Option<Arc<OpenFile>> {
         let mut files = self.files.lock();
@@ -64,13 +67,13 @@ impl OpenFiles {
         if let Some(layout) = layout.filter(|layout| is_settled(layout)) {
             inode.learn(&layout);
         }
-        Some(self.enter(&mut files, attr, flags, inode, NO_HANDLE))
+        Some(self.enter(&mut files, attr, by, inode, NO_HANDLE))
     }
 
-    fn enter(&self, files: &mut Map, attr: &Attr, flags: u32, inode: Arc<Inode>, handle: u64) -> Arc<OpenFile> {
+    fn enter(&self, files: &mut Map, attr: &Attr, by: OpenBy, inode: Arc<Inode>, handle: u64) -> Arc<OpenFile> {
         inode.perm.store(attr.perm, Relaxed);
         let (fid, id) = (attr.fid, self.last_id.fetch_add(1, Relaxed) + 1);
-        let file = Arc::new(OpenFile::new(fid, flags, id, inode, handle));
+        let file = Arc::new(OpenFile::new(fid, by, id, inode, handle));
         files.insert((fid, id), file.clone());
         file
     }

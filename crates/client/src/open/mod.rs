@@ -25,6 +25,7 @@ mod scan_page;
 
 pub use close_queue::Closes;
 pub use dir::OpenDir;
+pub(crate) use file::OpenBy;
 pub use file::OpenFile;
 pub(crate) use files::OpenFiles;
 pub(crate) use group::{Group, Member, Seat};

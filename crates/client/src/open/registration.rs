@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sheen_rpc::{BoxFuture, Import, Recovering};
 use sheen_wire::{
     Errno, Fid, Mds, Result,
-    mds::{LAYOUTS_MAX, NO_HANDLE, RELOCKS_MAX, REOPENS_MAX, Reply, Request},
+    mds::{LAYOUTS_MAX, NO_HANDLE, RELOCKS_MAX, REOPENS_MAX, Reopened, Reply, Request},
 };
 
 use super::{
@@ -156,6 +156,12 @@ async fn relock(flocks: &Flocks, mdt: &Recovering<Mds>) -> Result<()> {
     Ok(())
 }
 
-fn opens(files: &[Arc<OpenFile>]) -> Vec<(Fid, u32, u64)> {
-    files.iter().map(|f| (f.fid(), f.flags(), f.handle())).collect()
+fn opens(files: &[Arc<OpenFile>]) -> Vec<Reopened> {
+    let reopened = |file: &Arc<OpenFile>| Reopened {
+        fid: file.fid(),
+        flags: file.flags(),
+        handle: file.handle(),
+        opener: file.opener(),
+    };
+    files.iter().map(reopened).collect()
 }

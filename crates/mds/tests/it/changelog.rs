@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sheen_wire::changelog::{self, Kind, Record};
 use sheen_wire::ldlm::bits;
-use sheen_wire::mds::{Call, NO_HANDLE, Reply, Request, flags};
+use sheen_wire::mds::{Call, NO_HANDLE, Opener, Reopened, Reply, Request, flags};
 use sheen_wire::{Cred, Errno, Fid};
 
 use crate::common::client::{Client, chmod};
@@ -45,9 +45,13 @@ async fn closed(host: &Host) -> Vec<Fid> {
     records(host, Kind::Close).await.iter().map(|record| record.target).collect()
 }
 
+/// The user of all opens that a client reports.
+const OPENER: Opener = Opener { uid: 5, gid: 6 };
+
 /// Opens files that the client had opened by itself, under OPEN locks. Returns the handles.
 async fn report(client: &Client, files: &[(Fid, u32)]) -> Vec<u64> {
-    let files = files.iter().map(|(fid, flags)| (*fid, *flags, NO_HANDLE)).collect();
+    let reopened = |(fid, flags): &(Fid, u32)| Reopened { opener: OPENER, ..Reopened::new(*fid, *flags, NO_HANDLE) };
+    let files = files.iter().map(reopened).collect();
     match client.ask(Request::Reopen { files, first: false, last: false }).await.unwrap().reply {
         Reply::Handles(handles) => handles.into_iter().map(Result::unwrap).collect(),
         other => panic!("{other:?}"),
@@ -66,7 +70,7 @@ fn with_clients(test: impl AsyncFn(&Host, [Client; 3])) {
 }
 
 #[test]
-fn close_of_a_file_opened_before_the_registration_is_recorded() {
+fn close_of_a_file_opened_before_the_registration_is_recorded_with_its_user() {
     with_clients(async |host, [a, b, _]| {
         // The client has one file open for writing and one for reading, without requests.
         let (written, read) = (a.make("written").await, a.make("read").await);
@@ -88,7 +92,9 @@ fn close_of_a_file_opened_before_the_registration_is_recorded() {
         }
         a.ask(Request::close(read, handles[1])).await.unwrap();
         a.ask(Request::close(written, handles[0])).await.unwrap();
-        assert_eq!(closed(host).await, [written], "only of the file that was open for writing");
+        let closes = records(host, Kind::Close).await;
+        let shown: Vec<_> = closes.iter().map(|close| (close.target, close.uid, close.gid)).collect();
+        assert_eq!(shown, [(written, 5, 6)], "only of the file that was open for writing");
     });
 }
 

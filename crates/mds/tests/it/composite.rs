@@ -13,7 +13,7 @@ use sheen_layout::{Count, Layout, Mark, Pool, Spec, Template, TemplateComponent}
 use sheen_rt::JoinHandle;
 use sheen_wire::ast::Callback;
 use sheen_wire::ldlm::{LockId, Mode, Policy, Resource, bits};
-use sheen_wire::mds::{Answer, Call, NewNode, Reply, Request};
+use sheen_wire::mds::{Answer, Call, NewNode, Opener, Reply, Request};
 use sheen_wire::mgs::PoolChange;
 use sheen_wire::{Cred, Errno, Fid, Result, fid};
 
@@ -34,7 +34,7 @@ fn set(fid: Fid, name: &'static str, value: Vec<u8>) -> Request {
 }
 
 fn intent(fid: Fid, start: u64, end: u64) -> Request {
-    Request::LayoutIntent { fid, start, end }
+    Request::LayoutIntent { fid, start, end, opener: Opener::UNKNOWN }
 }
 
 /// The layout in a reply.

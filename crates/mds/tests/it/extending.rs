@@ -8,7 +8,7 @@ use crate::common::client::Client;
 use crate::common::{FakeOst, Host, config, with_host};
 use crate::common::{MDS, PORT};
 use sheen_layout::{Count, Layout, Spec, Template, TemplateComponent};
-use sheen_wire::mds::{Reply, Request};
+use sheen_wire::mds::{Opener, Reply, Request};
 use sheen_wire::{Cred, Fid};
 
 const MIB: u64 = 1 << 20;
@@ -45,7 +45,7 @@ async fn growing(client: &Client, name: &str) -> Fid {
 /// Returns extents in MiB and OSTs of the components with objects, after a write of 1 MiB.
 async fn grown(client: &Client, fid: Fid, mib: u64) -> Vec<(u64, u64, u32)> {
     client.rt.sleep(Duration::from_millis(1)).await;
-    let intent = Request::LayoutIntent { fid, start: mib * MIB, end: (mib + 1) * MIB };
+    let intent = Request::LayoutIntent { fid, start: mib * MIB, end: (mib + 1) * MIB, opener: Opener::UNKNOWN };
     let Reply::Entry(entry) = client.ask(intent).await.unwrap().reply else { panic!() };
     let layout = Layout::decode(entry.layout.as_ref().unwrap()).unwrap();
     let with_objects = layout.components().iter().filter(|c| !c.objects().is_empty());
@@ -97,7 +97,7 @@ fn layout_intent_over_a_hole_does_not_use_up_free_space() {
         for (name, from, to) in [("far", 1 << 40, (1 << 40) + MIB), ("whole", 0, u64::MAX)] {
             let fid = growing(&a, name).await;
             // A write after a long hole; a group lock on all of the file.
-            a.ask(Request::LayoutIntent { fid, start: from, end: to }).await.unwrap();
+            a.ask(Request::LayoutIntent { fid, start: from, end: to, opener: Opener::UNKNOWN }).await.unwrap();
             let other = growing(&a, &format!("beside {name}")).await;
             assert_eq!(grown(&a, other, 0).await, [(0, 64, 0)]);
         }

@@ -13,7 +13,7 @@ use sheen_rpc::Server;
 use sheen_rt::sim::Sim;
 use sheen_wire::ast::Callback;
 use sheen_wire::ldlm::{Mode, Policy, Resource, bits};
-use sheen_wire::mds::{Answer, Call, NO_HANDLE, Reply, Request, flags};
+use sheen_wire::mds::{Answer, Call, NO_HANDLE, Reopened, Reply, Request, flags};
 use sheen_wire::{Cred, Errno, Fid, fid};
 
 /// Lock bits that a lookup grants.
@@ -168,7 +168,7 @@ fn unlink_waits_until_all_clients_cancel_the_name() {
 /// Opens a file that the client has opened by itself, under OPEN: it does so before it cancels
 /// OPEN.
 async fn open_after_the_fact(client: &Client, fid: Fid) -> u64 {
-    let files = vec![(fid, flags::RDONLY, NO_HANDLE)];
+    let files = vec![Reopened::new(fid, flags::RDONLY, NO_HANDLE)];
     match client.ask(Request::Reopen { files, first: false, last: false }).await.unwrap().reply {
         Reply::Handles(handles) => handles[0].unwrap(),
         other => panic!("{other:?}"),

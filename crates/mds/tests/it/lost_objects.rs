@@ -8,7 +8,7 @@ use crate::common::{FakeOst, Host, config, until, with_host};
 use sheen_layout::{Layout, Spec, Stripe, Template, TemplateComponent};
 use sheen_mds::MdtConfig;
 use sheen_objects::stored_sums::crc_of;
-use sheen_wire::mds::{Reply, Request};
+use sheen_wire::mds::{Opener, Reply, Request};
 use sheen_wire::ost::{Damaged, DamagedBlock, OBJECT_SIZE_MAX, Recreate};
 use sheen_wire::{Cred, Fid, Ost, Time};
 
@@ -83,7 +83,7 @@ fn lost_object_is_made_again_from_the_other_mirror() {
 fn lost_object_is_not_made_again_with_bytes_of_or_for_a_stale_mirror() {
     with_host(2, config(), async |_, rt, host| {
         let f = Mirrored::new(&host).await;
-        f.client.ask(Request::LayoutIntent { fid: f.file, start: 0, end: 1 }).await.unwrap();
+        f.client.ask(Request::LayoutIntent { fid: f.file, start: 0, end: 1, opener: Opener::UNKNOWN }).await.unwrap();
         (0..2).for_each(|mirror| f.report_lost(mirror));
         until(&rt, || (0..2).all(|mirror| !f.steps(mirror).is_empty())).await;
         f.client.a_while().await;
@@ -145,7 +145,7 @@ fn copy_of_a_lost_object_ends_early_when_the_layout_changes() {
         f.enlarge();
         f.report_lost(1);
         until(&rt, || f.steps(1).len() > 2).await;
-        f.client.ask(Request::LayoutIntent { fid: f.file, start: 0, end: 1 }).await.unwrap();
+        f.client.ask(Request::LayoutIntent { fid: f.file, start: 0, end: 1, opener: Opener::UNKNOWN }).await.unwrap();
         let before = f.steps(1).len();
         until(&rt, || !matches!(f.steps(1).last(), Some(Recreate::Write { .. }))).await;
         let steps = f.steps(1);

@@ -8,7 +8,7 @@ use crate::common::{Host, config, slow_commits, with_host};
 use sheen_layout::{Composite, Layout, Spec, Template, TemplateComponent};
 use sheen_rt::OpenOptions;
 use sheen_rt::sim::{Sim, SimConfig};
-use sheen_wire::mds::{Answer, Reply, Request};
+use sheen_wire::mds::{Answer, Opener, Reply, Request};
 use sheen_wire::mirror::{MirrorChange, XATTR};
 use sheen_wire::{Cred, Errno, Fid};
 
@@ -43,7 +43,7 @@ fn mirror_choice_is_visible_only_when_durable() {
         let f = file(&a, "f").await;
         a.ask(Request::Sync { fid: Some(f) }).await.unwrap();
         // One client writes, the other looks; no third client caches anything of the file.
-        let asked = a.spawn(Request::LayoutIntent { fid: f, start: 0, end: 1 });
+        let asked = a.spawn(Request::LayoutIntent { fid: f, start: 0, end: 1, opener: Opener::UNKNOWN });
         rt.sleep(Duration::ZERO).await;
         let seen = b.import.request(get(f)).send().await.unwrap();
         assert_eq!(state(&seen.body), Composite::WRITE_PENDING);
@@ -115,7 +115,7 @@ fn resync_takes_layout_lock_from_its_own_client() {
         resync.await.unwrap().unwrap();
         // A program's own request takes no locks from its client.
         let grants = a.keep(get(f)).await.unwrap().grants;
-        a.ask(Request::LayoutIntent { fid: f, start: 0, end: 1 }).await.unwrap();
+        a.ask(Request::LayoutIntent { fid: f, start: 0, end: 1, opener: Opener::UNKNOWN }).await.unwrap();
         assert!(!grants.is_empty() && a.asked().is_empty());
     });
 }

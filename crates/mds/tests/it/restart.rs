@@ -15,7 +15,7 @@ use sheen_rpc::{Import, ImportConfig, Recovering, Server};
 use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig, World};
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, Mode, Policy, Resource};
-use sheen_wire::mds::{Call, Change, NewNode, Replay, Reply, Request, SetAttr, flags};
+use sheen_wire::mds::{Call, Change, NewNode, Reopened, Replay, Reply, Request, SetAttr, flags};
 use sheen_wire::mgs::TargetKind;
 use sheen_wire::{Cred, Errno, Fid, Mds, Ost, Result, fid, frame};
 
@@ -152,6 +152,7 @@ fn client_on(world: &World, host: u32, name: &str, mdt: &Mdt) -> Arc<Import<Mds>
 async fn recover(mdt: &Recovering<Mds>, files: Vec<(Fid, u32, u64)>) -> Result<Vec<Result<u64>>> {
     // ESTALE: the client has changed nothing before.
     let _ = mdt.call(Request::Replay { replays: Vec::new(), first: true, last: true }).await;
+    let files = files.into_iter().map(|(fid, flags, handle)| Reopened::new(fid, flags, handle)).collect();
     let Reply::Handles(handles) = mdt.call(Request::Reopen { files, first: false, last: false }).await?.body.reply
     else {
         panic!()

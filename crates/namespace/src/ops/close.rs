@@ -11,16 +11,16 @@
 //! * The reply has the attributes of the files that were read and still have a name.
 //! * A close of a file that was open for writing is in the changelog. If the changelog has recorded
 //!   the open, it records the last close of that user's opens with these flags. The record has the
-//!   user who opened the file; a file that was opened again ([`super::reopen`]) has none.
+//!   user who opened the file, also if the client has opened it again since ([`super::reopen`]).
 //! * EINVAL for more than [`CLOSED_MAX`] files.
 
 use sheen_wire::{
     self as wire, Errno,
     changelog::{Kind, open_flags},
-    mds::{CLOSED_MAX, Closed, NO_HANDLE, Reply, reading_shows},
+    mds::{CLOSED_MAX, Closed, NO_HANDLE, Opener, Reply, reading_shows},
 };
 
-use crate::{Namespace, Store, changelog::Changed, handles::Opener, interface::Cx};
+use crate::{Namespace, Store, changelog::Changed, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn close(&mut self, cx: &Cx, files: &[Closed]) -> wire::Result<Reply> {

@@ -13,16 +13,26 @@
 //! * ENODATA if the layout ends at or before `start`. A range that crosses the layout's end is no
 //!   error, because the write is cut there. EINVAL for a file that is not regular.
 //! * Sets no times: the write does.
-//! * The changelog has a record without a user, because the request has none.
+//! * The record in the changelog has the user who opened the file, or truncates it by its path.
 
 use sheen_layout::{Component, Layout, Wanted};
-use sheen_wire::{Cred, Errno, Fid, FileKind, changelog::Kind, mds::Reply};
+use sheen_wire::{
+    Errno, Fid, FileKind,
+    changelog::Kind,
+    mds::{Opener, Reply},
+};
 
 use super::nodes::entry;
 use crate::{Namespace, Store, changelog::Changed, error::OpResult, interface::Cx};
 
 impl<S: Store> Namespace<S> {
-    pub(crate) fn layout_intent(&mut self, cx: &mut Cx, fid: Fid, start: u64, end: u64) -> OpResult<Reply> {
+    pub(crate) fn layout_intent(
+        &mut self,
+        cx: &mut Cx,
+        fid: Fid,
+        (start, end): (u64, u64),
+        opener: Opener,
+    ) -> OpResult<Reply> {
         let inode = self.live(fid)?;
         if inode.kind != FileKind::Regular {
             return Err(Errno::EINVAL.into());
@@ -32,7 +42,7 @@ impl<S: Store> Namespace<S> {
             let before = inode.layout.as_ref().map(|stored| Layout::decode(stored)).transpose()?;
             self.edit(fid, |i| i.layout = Some(new))?;
             let kind = before.as_ref().map_or(Kind::Lyout, kind_of_write);
-            self.record(cx, &Cred::ROOT, &Changed::file(kind, fid));
+            self.record(cx, &opener.cred(), &Changed::file(kind, fid));
             return Ok(Reply::Entry(entry(fid, &*self.live(fid)?)));
         }
         let stored = self.layout_of(cx, fid, &inode)?;
@@ -49,7 +59,7 @@ impl<S: Store> Namespace<S> {
         let new = changed.map_or(stored, |layout| layout.encode().into());
         if inode.layout.as_ref() != Some(&new) {
             self.edit(fid, |i| i.layout = Some(new))?;
-            self.record(cx, &Cred::ROOT, &Changed::file(kind_of_write(&layout), fid));
+            self.record(cx, &opener.cred(), &Changed::file(kind_of_write(&layout), fid));
         }
         Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
     }

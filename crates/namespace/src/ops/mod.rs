@@ -99,7 +99,7 @@ fn dispatch<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Request) -> 
         Paths { cred, fid } => ns.paths(cred, *fid)?,
         Parents { fid } => ns.parents(*fid)?,
         Reopen { files, first, last } => ns.reopen(cx, files, *first, *last)?,
-        LayoutIntent { fid, start, end } => ns.layout_intent(cx, *fid, *start, *end)?,
+        LayoutIntent { fid, start, end, opener } => ns.layout_intent(cx, *fid, (*start, *end), *opener)?,
         TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime)?,
         LayoutMoved { fid, .. } => ns.getattr(*fid, false)?,
         SwapLayouts { .. } => ns.swap_layouts(cx, request)?,

@@ -27,7 +27,7 @@ use sheen_wire::{
     changelog::{Kind, open_flags},
     ldlm::bits,
     mds::{
-        Reply,
+        Opener, Reply,
         flags::{self, CREAT, DIRECTORY, EXEC, LAYOUT_LATER, TRUNC},
     },
 };
@@ -38,7 +38,6 @@ use crate::{
     access::{self, READ, WRITE, is_root, without_privilege},
     changelog::Changed,
     error::OpResult,
-    handles::Opener,
     interface::Cx,
     record::Inode,
 };

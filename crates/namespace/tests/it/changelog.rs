@@ -7,7 +7,7 @@ use sheen_wire::{
     Cred, Errno, Fid, Time,
     changelog::{Kind, LAST, Mask, Record},
     fid::ROOT,
-    mds::{Closed, Reply, Request, SetAttr, SetTime, flags, rename::EXCHANGE},
+    mds::{Closed, Opener, Reopened, Reply, Request, SetAttr, SetTime, flags, rename::EXCHANGE},
 };
 
 /// Returns a file system with one user of the changelog.
@@ -171,12 +171,13 @@ fn recorded_open_has_its_close_also_after_a_crash() {
     let (_, before) = fs.open(&user(5), file, flags::RDONLY).unwrap();
     fs.commit();
     let mut fs = fs.crash();
-    let files = vec![(file, flags::RDONLY, before)];
+    let opener = Opener::of(&user(5));
+    let files = vec![Reopened { opener, ..Reopened::new(file, flags::RDONLY, before) }];
     let reopened = fs.call(Request::Reopen { files, first: true, last: true });
     let Ok(Reply::Handles(handles)) = reopened else { panic!("not reopened") };
     let handle = handles.into_iter().next().unwrap().unwrap();
     fs.close((file, handle)).unwrap();
-    assert_eq!(by_user(&mut fs), [(Kind::Open, 1, 5), (Kind::Close, 1, 0)], "the user is not known any more");
+    assert_eq!(by_user(&mut fs), [(Kind::Open, 1, 5), (Kind::Close, 1, 5)], "the client knows the user");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use sheen_wire::{
     Cred, Errno, Fid, FileKind, Result,
     fid::ROOT,
     ldlm::bits::{LAYOUT, UPDATE, XATTR},
-    mds::{NewNode, Reply, Request, flags, xattr::CREATE},
+    mds::{NewNode, Opener, Reply, Request, flags, xattr::CREATE},
 };
 
 const ME: Cred = Cred::ROOT;
@@ -63,7 +63,7 @@ fn all_objects(layout: &Layout) -> BTreeSet<(u32, Fid)> {
 
 /// Sends a layout intent and returns the layout from the reply.
 fn intent(fs: &mut Fs, fid: Fid, start: u64, end: u64) -> Result<Layout> {
-    match fs.call(Request::LayoutIntent { fid, start, end })? {
+    match fs.call(Request::LayoutIntent { fid, start, end, opener: Opener::UNKNOWN })? {
         Reply::Entry(entry) => Ok(Layout::decode(&entry.layout.expect("an intent returns the layout")).unwrap()),
         other => panic!("{other:?}"),
     }
@@ -118,7 +118,7 @@ fn layout_intent_allocates_only_components_in_range() {
     let osts: BTreeSet<u32> = two.components()[1].stripes.iter().map(|s| s.ost).collect();
     assert_eq!(osts.len(), 4);
     // A repeated request, and the same request of another client.
-    let request = Request::LayoutIntent { fid: f, start: MIB, end: 4 * GIB };
+    let request = Request::LayoutIntent { fid: f, start: MIB, end: 4 * GIB, opener: Opener::UNKNOWN };
     for client in [7, 8] {
         fs.client = sheen_namespace::ClientId(client);
         let done = fs.execute(&request).unwrap();

@@ -67,7 +67,7 @@ fn generation_rises_when_all_components_are_deleted_and_rewritten() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", &template(&[MIB, u64::MAX]));
     for id in [2, 1] {
-        fs.call(Request::LayoutIntent { fid: f, start: 0, end: 1 }).unwrap();
+        fs.call(Request::LayoutIntent { fid: f, start: 0, end: 1, opener: Opener::UNKNOWN }).unwrap();
         let last = generation(&mut fs, f);
         fs.set(&ME, f, "lustre.lov.del", &Mark::encode(&[Mark { id, flags: 0, negative: false }]), 0).unwrap();
         if id == 1 {
@@ -138,7 +138,7 @@ fn replaced_dom_component_gets_a_new_object() {
 fn component_delete_is_refused_while_an_opener_lacks_a_layout_lock() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", &template(&[MIB, u64::MAX]));
-    fs.call(Request::LayoutIntent { fid: f, start: 0, end: u64::MAX }).unwrap();
+    fs.call(Request::LayoutIntent { fid: f, start: 0, end: u64::MAX, opener: Opener::UNKNOWN }).unwrap();
     let id = Layout::decode(&fs.layout(f).unwrap()).unwrap().components().last().unwrap().id;
     let delete = Mark::encode(&[Mark { id, flags: 0, negative: false }]);
     let me = std::mem::replace(&mut fs.client, ClientId(99));

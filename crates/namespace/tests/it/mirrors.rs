@@ -8,11 +8,13 @@ use sheen_wire::{
     changelog::Kind,
     fid::ROOT,
     ldlm::bits::LAYOUT,
-    mds::{Reply, Request, flags, xattr::CREATE},
+    mds::{Opener, Reply, Request, flags, xattr::CREATE},
     mirror::{MirrorChange, XATTR},
 };
 
 const ROOT_USER: Cred = Cred::ROOT;
+/// The user whose writes need objects.
+const WRITER: Opener = Opener { uid: 5, gid: 6 };
 const MIB: u64 = 1 << 20;
 const EOF: u64 = u64::MAX;
 const NEVER: Time = Time { sec: 0, nsec: 0 };
@@ -51,7 +53,7 @@ fn change(fs: &mut Fs, fid: Fid, change: &MirrorChange) -> Result<Layout> {
 }
 
 fn intent(fs: &mut Fs, fid: Fid, start: u64, end: u64) -> Layout {
-    match fs.call(Request::LayoutIntent { fid, start, end }).unwrap() {
+    match fs.call(Request::LayoutIntent { fid, start, end, opener: WRITER }).unwrap() {
         Reply::Entry(entry) => Layout::decode(&entry.layout.unwrap()).unwrap(),
         other => panic!("{other:?}"),
     }
@@ -108,7 +110,7 @@ fn write_makes_other_mirrors_stale_and_resync_refreshes_them() {
 }
 
 #[test]
-fn changelog_has_the_first_write_after_a_resync_and_the_end_of_a_resync() {
+fn changelog_has_the_first_write_after_a_resync_with_its_user_and_the_end_of_a_resync() {
     let mut fs = Fs::new();
     let f = mirrored(&mut fs, "f", 2);
     fs.commit();
@@ -127,6 +129,8 @@ fn changelog_has_the_first_write_after_a_resync_and_the_end_of_a_resync() {
     // The second write changes nothing, and the third adds objects.
     assert_eq!(kinds, [Kind::Flrw, Kind::Lyout, Kind::Lyout, Kind::Resync, Kind::Flrw]);
     assert!(records.iter().all(|record| record.target == f));
+    let of_writer: Vec<bool> = records.iter().map(|record| (record.uid, record.gid) == (5, 6)).collect();
+    assert_eq!(of_writer, [true, true, false, false, true], "the resync is another user's");
 }
 
 #[test]

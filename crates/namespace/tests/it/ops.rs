@@ -8,7 +8,7 @@ use sheen_namespace::{ClientId, Config, MemStore};
 use sheen_wire::{
     Cred, Errno, Fid, FileKind, Time,
     fid::ROOT,
-    mds::{Closed, LINK_MAX, NewNode, Reply, Request, SetAttr, SetTime, flags, rename},
+    mds::{Closed, LINK_MAX, NewNode, Reopened, Reply, Request, SetAttr, SetTime, flags, rename},
 };
 
 #[test]
@@ -367,7 +367,7 @@ fn restart_keeps_orphans_that_clients_reopen() {
     fs.commit();
     let mut fs = fs.crash();
     let deleted = Fid::new(left.0.seq, 9999);
-    let files = vec![(orphan.0, flags::RDWR, orphan.1), (deleted, flags::RDWR, 1)];
+    let files = vec![Reopened::new(orphan.0, flags::RDWR, orphan.1), Reopened::new(deleted, flags::RDWR, 1)];
     let Ok(Reply::Handles(handles)) = fs.call(Request::Reopen { files, first: false, last: false }) else { panic!() };
     assert_eq!(handles[1], Err(Errno::ESTALE));
     assert_ne!(handles[0], Ok(orphan.1), "handles from before the restart are invalid");

@@ -6,7 +6,7 @@ use sheen_namespace::{Done, HeldOrphan};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, Time,
     fid::ROOT,
-    mds::{CLOSED_MAX, Closed, NO_HANDLE, Reply, Request, SetAttr, SetTime, flags},
+    mds::{CLOSED_MAX, Closed, NO_HANDLE, Reopened, Reply, Request, SetAttr, SetTime, flags},
 };
 
 fn unlink(fs: &mut Fs, name: &'static str) -> Done {
@@ -25,8 +25,8 @@ fn orphan() -> (Fs, Fid, HeldOrphan) {
 }
 
 fn reopen(fs: &mut Fs, fid: Fid) -> u64 {
-    match fs.call(Request::Reopen { files: vec![(fid, flags::RDONLY, NO_HANDLE)], first: false, last: false }).unwrap()
-    {
+    let files = vec![Reopened::new(fid, flags::RDONLY, NO_HANDLE)];
+    match fs.call(Request::Reopen { files, first: false, last: false }).unwrap() {
         Reply::Handles(handles) => handles[0].unwrap(),
         other => panic!("{other:?}"),
     }
@@ -56,7 +56,7 @@ fn orphan_is_held_until_open_locks_are_cancelled() {
 fn handles_of_an_interrupted_reopen_are_closed_by_the_next_one() {
     let (mut fs, f, orphan) = orphan();
     let all = |fs: &mut Fs, files: usize, first, last| {
-        let files = vec![(f, flags::RDONLY, NO_HANDLE); files];
+        let files = vec![Reopened::new(f, flags::RDONLY, NO_HANDLE); files];
         match fs.call(Request::Reopen { files, first, last }).unwrap() {
             Reply::Handles(handles) => handles.into_iter().map(Result::unwrap).collect::<Vec<_>>(),
             other => panic!("{other:?}"),

@@ -12,7 +12,7 @@ use sheen_namespace::Decided;
 use sheen_wire::{
     Cred, Errno, Fid, FileKind, Project, Result, Time,
     fid::ROOT,
-    mds::{Closed, Entry, NO_HANDLE, NewNode, Reply, Request, SetAttr, SetTime, flags},
+    mds::{Closed, Entry, NO_HANDLE, NewNode, Opener, Reopened, Reply, Request, SetAttr, SetTime, flags},
 };
 
 /// An answered change, as a client retains it.
@@ -195,7 +195,7 @@ fn draw(client: &mut Client, dice: &mut impl FnMut(usize) -> usize) -> Request {
         }
         14 | 15 => {
             let start = dice(3) as u64 * MIB;
-            Request::LayoutIntent { fid: old, start, end: start + 1 }
+            Request::LayoutIntent { fid: old, start, end: start + 1, opener: Opener::UNKNOWN }
         }
         16 => {
             let read = Some(dice(3) as u64 * 700_000);
@@ -265,7 +265,7 @@ fn file_unlinked_while_open_survives_the_replay() {
         client.send(unlink(name)).unwrap();
     }
     let mut client = client.crash_and_replay();
-    let reopen = Request::Reopen { files: vec![(fid, flags::RDWR, 1)], first: false, last: false };
+    let reopen = Request::Reopen { files: vec![Reopened::new(fid, flags::RDWR, 1)], first: false, last: false };
     let Reply::Handles(handles) = client.fs.call(reopen).unwrap() else { panic!() };
     let handle = handles[0].expect("the client has it open");
     client.fs.ns.finish_recovery().unwrap();
@@ -349,7 +349,7 @@ fn layout_that_a_client_knows_is_adopted_if_it_is_newer() {
     let mut client = Client::new();
     let fid = client.fs.mknod(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
     client.fs.commit();
-    client.send(Request::LayoutIntent { fid, start: 0, end: 1 }).unwrap();
+    client.send(Request::LayoutIntent { fid, start: 0, end: 1, opener: Opener::UNKNOWN }).unwrap();
     let known = client.fs.layout(fid).unwrap();
     let mut fs = client.fs.crash();
     assert_eq!(fs.layout(fid), None, "nobody replays it");

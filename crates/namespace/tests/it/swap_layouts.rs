@@ -7,7 +7,7 @@ use sheen_wire::{
     Cred, Errno, Fid, Result, Time,
     fid::ROOT,
     ldlm::bits::LAYOUT,
-    mds::{Request, flags, xattr::CREATE},
+    mds::{Opener, Request, flags, xattr::CREATE},
 };
 
 const ROOT_USER: Cred = Cred::ROOT;
@@ -193,7 +193,7 @@ fn swap_without_permission_is_refused_and_changes_nothing() {
     // One of the files got other objects in between.
     let ask = request(&me, files, 2);
     begin(&mut fs, &ask).unwrap();
-    fs.call(Request::LayoutIntent { fid: files[1], start: 0, end: 65 * MIB }).unwrap();
+    fs.call(Request::LayoutIntent { fid: files[1], start: 0, end: 65 * MIB, opener: Opener::UNKNOWN }).unwrap();
     assert_eq!(fs.call(ask.clone()).map(drop), Err(Errno::EAGAIN));
     fs.ns.end_swap(&ask);
     assert_eq!(objects(&mut fs, files[0]), had[0]);
@@ -228,7 +228,7 @@ fn swap_exchanges_all_mirrors_with_their_state() {
     ];
     let asked = Template { components: dom, mirrors: 2 };
     fs.set(&ROOT_USER, f, "lustre.lov", &asked.encode(), CREATE).unwrap();
-    fs.call(Request::LayoutIntent { fid: f, start: 0, end: MIB }).unwrap();
+    fs.call(Request::LayoutIntent { fid: f, start: 0, end: MIB, opener: Opener::UNKNOWN }).unwrap();
     assert!(!fs.ns.is_any_mirrored(&[one, other]).unwrap() && fs.ns.is_any_mirrored(&[one, f]).unwrap());
     let all = |fs: &mut Fs, fid| -> Vec<Fid> { layout(fs, fid).all_objects().map(|s| s.object).collect() };
     let state = |fs: &mut Fs, fid| {

@@ -10,7 +10,7 @@ use sheen_wire::{
     fid::ROOT,
     ldlm::bits::LAYOUT,
     mds::{
-        Request, flags,
+        Opener, Request, flags,
         xattr::{CREATE, REPLACE},
     },
 };
@@ -230,7 +230,9 @@ fn take_layout_replaces_all_mirrors_and_takes_a_mirrored_copy() {
     let plain = || TemplateComponent::striped(0, u64::MAX, Spec::default());
     let two = Template { components: vec![plain(), plain()], mirrors: 2 };
     fs.set(&ME, f, LOV, &two.encode(), CREATE).unwrap();
-    let write = |fs: &mut Fs, fid| drop(fs.call(Request::LayoutIntent { fid, start: 0, end: 1 }).unwrap());
+    let write = |fs: &mut Fs, fid| {
+        drop(fs.call(Request::LayoutIntent { fid, start: 0, end: 1, opener: Opener::UNKNOWN }).unwrap())
+    };
     let (t, handle) = orphan(&mut fs, &ME);
     let before = state(&mut fs, f);
     let objects_alone = &before[..before.len() - 1];

@@ -295,9 +295,9 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
         }
         Request::Reopen { files, .. } => {
             let mut handles = Vec::new();
-            for (fid, _, _) in files {
+            for file in files {
                 let handle = next(state);
-                state.open.insert(handle, fid);
+                state.open.insert(handle, file.fid);
                 handles.push(Ok(handle));
             }
             Ok(Reply::Handles(handles))
@@ -319,7 +319,7 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             (attr.nlink, attr.ctime) = (attr.nlink + 1, now);
             Ok(Reply::Entry(entry(state, fid)?))
         }
-        Request::LayoutIntent { fid, start, end } => {
+        Request::LayoutIntent { fid, start, end, .. } => {
             intend(state, fid, start, end)?;
             Ok(Reply::Entry(entry(state, fid)?))
         }
