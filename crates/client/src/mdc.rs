@@ -13,11 +13,13 @@ use sheen_rpc::{Awaited, Import, RPCS_IN_FLIGHT_LIMIT, Recovering, Response, Slo
 use sheen_rt::Rt;
 use sheen_wire::{
     Attr, Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
+    ast::Callback,
     auth::Proof,
     fid::SEQ_WIDTH,
     ldlm::{Cookie, LockId},
     mds::{Answer, Call, Entry, InlineDom, Reply, Request},
 };
+use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     capabilities::Capabilities,
@@ -44,6 +46,18 @@ pub const MDC_RPCS_IN_FLIGHT_MIN: usize = 2;
 /// requests that are not answered yet.
 const OWN_MAX: usize = 8;
 
+/// Maximum number of readers that wait for records of the changelog.
+const CHANGELOG_WAITS_MAX: usize = 64;
+
+/// Readers that wait for records of the changelog.
+#[derive(Debug)]
+pub struct ChangelogReaders {
+    /// Notified when the MDT has called back, or was restarted.
+    pub news: Notify,
+    /// A reader that waits has one.
+    pub seats: Semaphore,
+}
+
 /// The MDT.
 pub struct Mdc {
     rt: Rt,
@@ -55,6 +69,7 @@ pub struct Mdc {
     /// Held while either limit is changed.
     limits: Mutex<()>,
     locks: Arc<LockTable>,
+    changelog_readers: Arc<ChangelogReaders>,
     uncommitted: Uncommitted,
     groups: Arc<dyn GroupSource>,
     capabilities: Arc<Capabilities>,
@@ -219,9 +234,15 @@ impl Mdc {
         let (space, sequence) = (Mutex::default(), Mutex::new(Sequence::EMPTY));
         let locks = LockTable::new(&rt, true);
         let called = Arc::downgrade(&locks);
-        import.on_callback(move |callback| {
-            if let Some(locks) = called.upgrade() {
-                locks.process_callback(callback);
+        let (news, seats) = (Notify::new(), Semaphore::new(CHANGELOG_WAITS_MAX));
+        let changelog_readers = Arc::new(ChangelogReaders { news, seats });
+        let readers = changelog_readers.clone();
+        import.on_callback(move |callback| match callback {
+            Callback::Changelog => readers.news.notify_waiters(),
+            callback => {
+                if let Some(locks) = called.upgrade() {
+                    locks.process_callback(callback);
+                }
             }
         });
         let fetching = tokio::sync::Mutex::new(());
@@ -233,6 +254,7 @@ impl Mdc {
             modifying,
             limits: Mutex::default(),
             locks,
+            changelog_readers,
             uncommitted: Uncommitted::new(),
             groups,
             capabilities,
@@ -246,6 +268,11 @@ impl Mdc {
     /// Returns the locks that this client holds from the MDT.
     pub fn locks(&self) -> &Arc<LockTable> {
         &self.locks
+    }
+
+    /// Returns the readers that wait for records of the changelog.
+    pub fn changelog_readers(&self) -> &ChangelogReaders {
+        &self.changelog_readers
     }
 
     /// Returns the mount's capabilities.

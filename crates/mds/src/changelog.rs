@@ -1,4 +1,5 @@
-//! The changelog as a service: reading, clearing, its users and parameters (`mdd.*`).
+//! The changelog as a service: reading, clearing, its users and parameters (`mdd.*`). Readers that
+//! wait for records: [`crate::state::changelog_readers`].
 //!
 //! Only the superuser of a client without limits may use it: the records have names of all
 //! directories.
@@ -9,9 +10,10 @@ use std::sync::{Arc, Weak};
 use sheen_namespace::{ChangelogGc, ChangelogUser, Laggard, read_changelog};
 use sheen_params::{Param, Unit};
 use sheen_rpc::Export;
+use sheen_wire::ast::Callback;
 use sheen_wire::changelog::{self, Mask};
 use sheen_wire::mds::Reply;
-use sheen_wire::{Cred, Errno, Result};
+use sheen_wire::{Cred, Errno, Mds, Result};
 use tracing::warn;
 
 use crate::mdt::Mdt;
@@ -27,15 +29,29 @@ const IDLE_SECS_MAX: u64 = i32::MAX as u64;
 const LIMIT_MAX: u64 = u32::MAX as u64;
 
 impl Mdt {
-    /// Returns records from number `start` on. Only durable ones: a restarted MDT gives the numbers
-    /// of lost records to other changes.
+    /// Returns records from number `start` on, of at most `bytes_max`. Only durable ones: a
+    /// restarted MDT gives the numbers of lost records to other changes. `notify`: if there are
+    /// none, the client gets a callback when there are some.
     ///
     /// # Errors
     /// EPERM: the caller is not the superuser of a client without limits. EIO: the store cannot be
     /// read.
-    pub(crate) fn changelog(&self, export: &Export, cred: &Cred, start: u64, bytes_max: u32) -> Result<Reply> {
+    pub(crate) fn changelog(
+        &self,
+        export: &Arc<Export>,
+        cred: &Cred,
+        (start, bytes_max): (u64, u32),
+        notify: bool,
+    ) -> Result<Reply> {
         self.check_administrator(export, cred)?;
-        let (first, last) = self.core.lock().ns.changelog_range();
+        let (first, last) = {
+            let mut core = self.core.lock();
+            let (first, last) = core.ns.changelog_range();
+            if notify && start.max(first) > last {
+                core.changelog_readers.add(export, start.max(first));
+            }
+            (first, last)
+        };
         let bytes_max = usize::try_from(bytes_max).unwrap_or(BYTES_MAX).min(BYTES_MAX);
         let records = read_changelog(&*self.store, start.max(first), last, bytes_max).map_err(|fault| {
             self.store_failed("changelog", &fault);
@@ -75,8 +91,9 @@ impl Mdt {
     }
 
     /// Goes on after a commit: deletes further records, and reports users that were deregistered,
-    /// and records that were left out.
-    pub(crate) fn committed_changelog(&self, core: &mut Core) {
+    /// and records that were left out. Returns the clients that wait for the records that are
+    /// durable now, for [`call`].
+    pub(crate) fn committed_changelog(&self, core: &mut Core) -> Vec<Arc<Export>> {
         for Laggard { user, records, idle_secs } in core.ns.take_changelog_laggards() {
             warn!(
                 "{}: deregistered user {} of the changelog, idle for {idle_secs} s with {records} unprocessed records; \
@@ -97,6 +114,8 @@ impl Mdt {
         if core.ns.has_unneeded_records() {
             self.wake_committer(core);
         }
+        let (_, last) = core.ns.changelog_range();
+        core.changelog_readers.take_up_to(last)
     }
 
     /// Returns the text of `changelog_users`, in Lustre's form.
@@ -166,6 +185,14 @@ impl Mdt {
     }
 }
 
+/// Calls clients back whose readers wait. To be called without the lock of the core.
+pub(crate) fn call(readers: &[Arc<Export>]) {
+    for export in readers {
+        // A client without a connection asks again after some seconds.
+        export.callback::<Mds>(Callback::Changelog);
+    }
+}
+
 /// Returns the begin of the names of the changelog's parameters.
 pub(crate) fn dir(mdt: &Mdt) -> String {
     format!("mdd.{}", mdt.name)
@@ -191,7 +218,11 @@ pub(crate) fn register(mdt: &Arc<Mdt>) {
     put("changelog_register", Param::order(reading(mdt, registered), writing(mdt, Mdt::register_user)));
     let deregister = |mdt: &Mdt, id: &str| {
         let id = id.trim().parse().map_err(|_| Errno::EINVAL)?;
-        mdt.change_users(|core| core.ns.changelog_deregister(id))
+        mdt.change_users(|core| core.ns.changelog_deregister(id))?;
+        // Its reader may wait for records that do not come any more.
+        let readers = mdt.core.lock().changelog_readers.take_up_to(u64::MAX);
+        call(&readers);
+        Ok(())
     };
     // The users whose deregistration is not durable. `lctl` waits for its own.
     let leaving = |mdt: &Mdt| mdt.core.lock().ns.changelog_leaving().map(|id| format!("{id}\n")).collect::<String>();

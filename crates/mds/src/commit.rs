@@ -26,6 +26,7 @@ use sheen_namespace::{Batch, Store, StoreError, UnneededChunks};
 use sheen_wire::{Errno, Fid, Result};
 use tracing::{error, info};
 
+use crate::changelog;
 use crate::dir::STORE;
 use crate::mdt::Mdt;
 use crate::state::commits::Goal;
@@ -128,13 +129,14 @@ async fn round(mdt: &Arc<Mdt>) -> Result<()> {
     };
     if let Some(batch) = &batch {
         commit(mdt, batch).await?;
-        {
+        let readers = {
             let mut core = mdt.core.lock();
             core.ns.committed(batch.last());
             core.authors.committed(batch.last());
-            mdt.committed_changelog(&mut core);
-        }
+            mdt.committed_changelog(&mut core)
+        };
         commits.last_committed.fetch_max(batch.last(), Relaxed);
+        changelog::call(&readers);
     }
     commits.progress.send_modify(|p| {
         p.committed = commits.last_committed();

@@ -101,6 +101,7 @@ impl Service<Mds> for Mdt {
         let mut core = self.core.lock();
         core.exports.remove(&export.id());
         core.listed.remove(&export.id());
+        core.changelog_readers.remove(export);
         if !self.stopped.load(Relaxed) {
             core.ns.disconnect(ClientId(export.id()));
             core.ns.forget_client(export.client());
@@ -234,8 +235,8 @@ impl Mdt {
             Request::Capabilities { fid, .. } => self
                 .capabilities(export, *fid)
                 .map(|capabilities| Answer::from(Reply::Capabilities(capabilities)).into()),
-            Request::Changelog { cred, start, bytes_max } => {
-                self.changelog(export, cred, *start, *bytes_max).map(|reply| Answer::from(reply).into())
+            Request::Changelog { cred, start, bytes_max, notify } => {
+                self.changelog(export, cred, (*start, *bytes_max), *notify).map(|reply| Answer::from(reply).into())
             }
             Request::ChangelogClear { cred, user, end } => {
                 self.clear_changelog(export, cred, *user, *end).map(|reply| Answer::from(reply).into())

@@ -23,6 +23,7 @@ use crate::config::{MdtConfig, Tunables};
 use crate::error::MdtError;
 use crate::mdt::{Mdt, Tasks};
 use crate::state::authors::Authors;
+use crate::state::changelog_readers::ChangelogReaders;
 use crate::state::commits::Commits;
 use crate::state::core::Core;
 use crate::state::destroyer::Destroyer;
@@ -77,6 +78,7 @@ impl Mdt {
                 round: 0,
                 exports: FxHashSet::default(),
                 listed: FxHashMap::default(),
+                changelog_readers: ChangelogReaders::default(),
             }),
             tunables: Tunables::new(&config),
             share: config.sharing.join(device),

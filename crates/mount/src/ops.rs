@@ -148,7 +148,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             fs.check_xattr(&name)?;
             client.setxattr(&who, fid, &name, &value, flags).await.map(|()| Answer::Ok)
         }
-        Op::GetXattr { name, size } => Box::pin(getxattr(&fs, &who, fid, &name, size)).await,
+        Op::GetXattr { name, size } => Box::pin(getxattr(&fs, &who, fid, &name, size, signal)).await,
         Op::ListXattr { size } => {
             let mut names = client.listxattr(&who, fid).await?;
             names.retain(|name| fs.check_xattr(name).is_ok());
@@ -399,12 +399,24 @@ async fn copy(fs: &Inner, who: &Caller, c: &CopyFileRange) -> Result<Answer> {
 /// Returns an extended attribute. The kernel caches access control lists, which it needs to check
 /// permissions, until its attributes of the file are invalidated. It does not cache a list that it
 /// is waiting for at that moment. So if no lock guards the attributes, they are invalidated now.
-async fn getxattr(fs: &Inner, who: &Caller, fid: Fid, name: &Bytes, room: u32) -> Result<Answer> {
+/// `signal`: ends a wait ([`sheen_wire::control::is_wait`]) with EINTR.
+async fn getxattr(
+    fs: &Inner,
+    who: &Caller,
+    fid: Fid,
+    name: &Bytes,
+    room: u32,
+    signal: Option<Signal>,
+) -> Result<Answer> {
     fs.check_xattr(name)?;
     if name.starts_with(ACL_PREFIX) && !fs.client.is_cacheable(fid).await.is_ok_and(|yes| yes) {
         fs.changed_unseen(fid);
     }
-    sized(fs.client.getxattr(who, fid, name).await?, room)
+    tokio::select! {
+        biased;
+        value = fs.client.getxattr(who, fid, name) => sized(value?, room),
+        () = interrupted(signal) => Err(Errno::EINTR),
+    }
 }
 
 /// Returns an extended attribute if it fits into the program's buffer; its size if `room` is 0.

@@ -12,9 +12,9 @@
 //! process is dying. If it is, the kernel gets EINTR, and the operation continues to its end with
 //! no process waiting. It is not dropped half done, because then a write could still land on top of
 //! later writes. A wait for another program's lock is different: any signal ends the wait with
-//! EINTR, and withdraws the lock request. Over io_uring the kernel sends no INTERRUPT for a signal
-//! that comes before it has delivered the request. So the mount also looks for signals itself,
-//! every [`SIGNAL_CHECK`].
+//! EINTR, and withdraws the lock request. A signal ends a wait for records of a changelog, too. Over
+//! io_uring the kernel sends no INTERRUPT for a signal that comes before it has delivered the
+//! request. So the mount also looks for signals itself, every [`SIGNAL_CHECK`].
 
 use std::{
     convert::Infallible,
@@ -33,7 +33,7 @@ use sheen_rt::{
     Rt,
     operation::{self, Operation, SLOW_AFTER},
 };
-use sheen_wire::{Errno, Result, ldlm::Mode};
+use sheen_wire::{Errno, Result, control, ldlm::Mode};
 
 use crate::{
     answer::{self, Answer},
@@ -99,6 +99,7 @@ impl Filesystem for Face {
         let waits = match &request.op {
             Op::SetLk { wait, .. } => *wait,
             Op::Ioctl(command) => ioctl::waits(command),
+            Op::GetXattr { name, .. } => control::is_wait(name),
             _ => false,
         };
         let signal = waits.then(|| self.0.signal(unique));

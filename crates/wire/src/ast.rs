@@ -1,9 +1,12 @@
-//! Callbacks of a target to a client about its locks: Lustre's ASTs (asynchronous system traps).
+//! Callbacks of a target to a client, mostly about its locks: Lustre's ASTs (asynchronous system
+//! traps).
 //!
 //! A callback goes one way. The client responds with an ordinary request: it cancels the lock. A
 //! callback that was lost with a broken connection is sent again over the next one. So a callback
 //! may come twice. It may also come for a lock whose grant has not arrived yet, or that is
 //! cancelled already.
+//!
+//! A lost [`Callback::Changelog`] is not sent again.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +52,9 @@ pub enum Callback {
         /// The object.
         resource: Resource,
     },
+    /// The changelog has new durable records, or a user of it was deregistered. Once for a client
+    /// that asked for it ([`crate::mds::Request::Changelog`]).
+    Changelog,
 }
 
 /// A lock (PR on some bits of an inode) that comes with a reply, so that the client may cache the

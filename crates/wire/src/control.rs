@@ -41,6 +41,10 @@ pub const POOLS: &str = "sheen.pools";
 /// that number on, [`crate::changelog::encode`]. As many as fit an extended attribute, or none if
 /// there are none yet. EPERM: the caller is not the superuser, or the client has limits.
 pub const CHANGELOG_PREFIX: &str = "sheen.changelog.";
+/// As [`CHANGELOG_PREFIX`], and waits for a record if there are none yet: for 10 seconds at most,
+/// and not at all if many readers of the mount wait. A signal ends the wait (EINTR). So a reader
+/// that got none pauses if less than a second has passed.
+pub const CHANGELOG_WAIT_PREFIX: &str = "sheen.changelog_wait.";
 /// Setting it to `MDT USER END` moves the clear point of a user of an MDT's changelog:
 /// [`crate::mds::Request::ChangelogClear`]. EPERM: as [`CHANGELOG_PREFIX`].
 pub const CHANGELOG_CLEAR: &str = "sheen.changelog_clear";
@@ -64,6 +68,11 @@ pub fn attribute_name(name: &Bytes) -> Bytes {
         Some(ours) if is_ours(ours) => name.slice(OPEN_PREFIX.len()..),
         _ => name.clone(),
     }
+}
+
+/// Whether reading the attribute of this name, with [`OPEN_PREFIX`] or without, may wait for others.
+pub fn is_wait(name: &[u8]) -> bool {
+    name.strip_prefix(OPEN_PREFIX.as_bytes()).unwrap_or(name).starts_with(CHANGELOG_WAIT_PREFIX.as_bytes())
 }
 
 fn is_ours(name: &[u8]) -> bool {
@@ -210,6 +219,20 @@ mod tests {
         for other in ["user.x", "system.posix_acl_access", "trusted.lov", "system.", "lustre"] {
             assert_eq!(open_name(other), other);
             assert_eq!(attribute_name(&Bytes::from(other)), other);
+        }
+    }
+
+    #[test]
+    fn only_the_changelog_s_attribute_for_followers_waits() {
+        for (name, waits) in [
+            ("sheen.changelog_wait.0.7", true),
+            ("system.sheen.changelog_wait.0.7", true),
+            ("sheen.changelog.0.7", false),
+            ("sheen.changelog_clear", false),
+            ("user.sheen.changelog_wait.0.7", false),
+            ("system.posix_acl_access", false),
+        ] {
+            assert_eq!(is_wait(name.as_bytes()), waits, "{name}");
         }
     }
 

@@ -421,8 +421,9 @@ pub enum Request {
     Capabilities { fid: Fid },
     /// Asks for durable records of the changelog, from number `start` on, of at most `bytes_max` in
     /// total. Superuser only, and not for clients with limits (EPERM). The reply is `Bytes`:
-    /// [`crate::changelog::encode`]; without records if there are none yet.
-    Changelog { cred: Cred, start: u64, bytes_max: u32 },
+    /// [`crate::changelog::encode`]; without records if there are none yet. With `notify`, a
+    /// [`crate::ast::Callback::Changelog`] follows when there are some.
+    Changelog { cred: Cred, start: u64, bytes_max: u32, notify: bool },
     /// A user of the changelog needs no records up to number `end` any more (0: up to the last
     /// one). Superuser only. ENOENT: there is no such user. EINVAL: there is no such record yet.
     ChangelogClear { cred: Cred, user: u32, end: u64 },

@@ -92,3 +92,21 @@ fn write_to_a_mirrored_file_is_recorded_with_the_user_who_opened_it() {
         assert_eq!(sh(shown).ok(), "21FLRW u=65534:65534\n11CLOSE u=65534:65534\n");
     });
 }
+
+#[test]
+fn follower_prints_records_as_they_come_until_a_signal_ends_it() {
+    Sandbox::enter("changelog-follow", |s| {
+        s.up("sheen", "/mnt/here");
+        let sh = |script: &str| -> Ran { s.sh(Path::new("/mnt/here"), script) };
+        sh("lctl --device sheen-MDT0000 changelog_register -m MKDIR").ok();
+        // If a signal did not end the waits, the last loop would take longer than this test may.
+        let follow = "out=$(mktemp); \
+             begin() { lfs changelog --follow sheen-MDT0000 > $out & reader=$!; }; \
+             until_printed() { until grep -q \" $1\\$\" $out; do sleep 0.1; done; }; \
+             begin; mkdir first; until_printed first; mkdir second; until_printed second; \
+             kill -KILL $reader; wait $reader; echo $?; \
+             for n in $(seq 20); do begin; until_printed second; kill $reader; wait $reader; echo $?; done | uniq; \
+             rm $out";
+        assert_eq!(sh(follow).ok(), "137\n143\n");
+    });
+}

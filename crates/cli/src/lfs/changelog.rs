@@ -1,13 +1,14 @@
 //! `lfs changelog` and `lfs changelog_clear`: the records of an MDT's changelog.
 //!
 //! A mount of the file system on this host passes on the requests to the MDT. Without `--follow`
-//! the command ends after the last durable record.
+//! the command ends after the last durable record. With it, the mount waits for a further one
+//! ([`control::CHANGELOG_WAIT_PREFIX`]).
 
 use std::{
     ffi::{OsStr, OsString},
-    path::{Path, PathBuf},
+    path::PathBuf,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use sheen_wire::{
@@ -37,7 +38,8 @@ usage: changelog_clear MDTNAME ID END\n\
 
 const OPTIONS: getopt::Spec =
     getopt::Spec { short: "fh", long: &[("follow", Value::No, "f"), ("help", Value::No, "h")] };
-/// Pause before `--follow` looks for new records again.
+/// Shortest time between two looks of `--follow` that find no new records. Only if many readers wait
+/// is the answer of the mount without records earlier than that.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Lustre's extra flags: a record may have a user, a NID, an open mode, and the name of an extended
@@ -111,8 +113,14 @@ fn find(tool: &mut Tool, command: &str, name: &OsStr) -> Result<Mdt> {
 /// Prints the records from `start` to `end`.
 fn show(tool: &mut Tool, mdt: &Mdt, start: u64, end: u64, follow: bool) -> Result<()> {
     let mut next = start;
+    let prefix = if follow { control::CHANGELOG_WAIT_PREFIX } else { control::CHANGELOG_PREFIX };
     loop {
-        let records = read(tool, &mdt.mount, mdt.index, next)?;
+        let began = Instant::now();
+        let records = match read(tool, mdt, prefix, next) {
+            // A signal that does not end the process, such as SIGCONT, has ended the wait.
+            Err(Errno::EINTR) if follow => Vec::new(),
+            records => records?,
+        };
         for record in records.iter().take_while(|record| record.index <= end) {
             tool.print_bytes(&line(record));
         }
@@ -127,13 +135,13 @@ fn show(tool: &mut Tool, mdt: &Mdt, start: u64, end: u64, follow: bool) -> Resul
             if !follow {
                 return Ok(());
             }
-            thread::sleep(PAUSE);
+            thread::sleep(PAUSE.saturating_sub(began.elapsed()));
         }
     }
 }
 
-fn read(tool: &Tool, mount: &Path, index: u32, start: u64) -> Result<Vec<Record>> {
-    let value = tool.fs.get(mount, &format!("{}{index}.{start}", control::CHANGELOG_PREFIX))?;
+fn read(tool: &Tool, mdt: &Mdt, prefix: &str, start: u64) -> Result<Vec<Record>> {
+    let value = tool.fs.get(&mdt.mount, &format!("{prefix}{}.{start}", mdt.index))?;
     changelog::decode(&value).map_err(|_| Errno::EPROTO)
 }
 
@@ -180,7 +188,7 @@ fn date(time: Time) -> String {
 mod tests {
     use sheen_wire::changelog::{Kind, LAST, Source};
 
-    use super::super::testing::{Fake, check_case};
+    use super::super::testing::{Fake, check_case, lfs};
     use super::*;
 
     fn record(index: u64, kind: Kind, name: &'static str) -> Record {
@@ -236,6 +244,17 @@ mod tests {
         check_case(&mut fake, &shown("lustre-MDT0000", &lines));
         check_case(&mut fake, &shown("lustre-MDT0000 2 2", &lines[1..2]));
         check_case(&mut fake, &shown("lustre-MDT0000 6", &[]));
+    }
+
+    #[test]
+    fn follower_waits_for_records_until_the_last_one_that_it_wants() {
+        let records = [record(1, Kind::Creat, "a"), record(2, Kind::Mkdir, "b")];
+        let mut fake = Fake::new("/mnt/c1");
+        fake.attribute("/mnt/c1", "sheen.changelog_wait.0.1", &changelog::encode(&records[..1]).unwrap());
+        fake.attribute("/mnt/c1", "sheen.changelog_wait.0.2", &changelog::encode(&records[1..]).unwrap());
+        let (code, out, _) = lfs(&mut fake, "lfs changelog --follow lustre-MDT0000 1 2");
+        let kinds: Vec<_> = out.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+        assert_eq!((code, &kinds[..]), (0, &["01CREAT", "02MKDIR"][..]));
     }
 
     #[test]

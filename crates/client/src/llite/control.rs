@@ -19,7 +19,7 @@ use crate::{Caller, Client, mdc, osc::Osc};
 /// Stripe count of a file without any setting, as in Lustre.
 const STRIPE_COUNT_DEFAULT: i32 = 1;
 /// Largest extended attribute that the kernel takes, in bytes.
-const XATTR_BYTES_MAX: usize = 65536;
+pub(super) const XATTR_BYTES_MAX: usize = 65536;
 /// Longest wait for a reply of the MGS.
 const MGS_WAIT: Duration = Duration::from_secs(2);
 
@@ -47,14 +47,14 @@ impl Client {
                 Reply::Parents(parents) => Ok(control::encode_parents(&parents).into()),
                 _ => Err(Errno::EPROTO),
             },
-            name if name.starts_with(control::CHANGELOG_PREFIX) => {
-                let asked = name.strip_prefix(control::CHANGELOG_PREFIX).and_then(|asked| asked.split_once('.'));
+            name if name.starts_with(control::CHANGELOG_PREFIX) || control::is_wait(name.as_bytes()) => {
+                let waits = control::is_wait(name.as_bytes());
+                let prefix = if waits { control::CHANGELOG_WAIT_PREFIX } else { control::CHANGELOG_PREFIX };
+                let asked = name.strip_prefix(prefix).and_then(|asked| asked.split_once('.'));
                 let (mdt, start) = asked.ok_or(Errno::EINVAL)?;
                 check_mdt(mdt)?;
                 let start = start.parse().map_err(|_| Errno::EINVAL)?;
-                let bytes_max = XATTR_BYTES_MAX as u32;
-                let request = |cred| Request::Changelog { cred, start, bytes_max };
-                self.mdc.request_as(who, request).reply().await.and_then(mdc::bytes)
+                Box::pin(self.changelog(who, start, waits)).await
             }
             _ => {
                 let fid = name.strip_prefix(control::PATHS_PREFIX).ok_or(Errno::ENODATA)?;

@@ -6,6 +6,7 @@
 
 mod attr;
 mod attr_cache;
+mod changelog;
 mod client;
 mod control;
 mod copy;

@@ -45,8 +45,9 @@ impl Client {
     /// # Errors
     /// ENODATA: no such attribute. EACCES, EOPNOTSUPP.
     pub async fn getxattr(&self, who: &Caller, fid: Fid, name: &Bytes) -> Result<Bytes> {
-        let _timer = self.stats.time(Op::Getxattr);
         let name = &control::attribute_name(name);
+        // The time of a wait for others says nothing.
+        let _timer = (!control::is_wait(name)).then(|| self.stats.time(Op::Getxattr));
         if is_control(name) {
             return self.control(who, fid, name).await;
         }

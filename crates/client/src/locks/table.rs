@@ -241,6 +241,8 @@ impl LockTable {
                     drop(self.rt.spawn("ldlm_glimpse", owner.glimpsed(id, resource)));
                 }
             }
+            // It is about no lock.
+            Callback::Changelog => {}
         }
     }
 

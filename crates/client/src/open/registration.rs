@@ -46,6 +46,10 @@ impl OpenFiles {
                 files.reopen(&mdt).await?;
                 relock(&locks.flocks, &mdt).await?;
                 mdt.call(Request::Recovered).await?;
+                if let Some(mdc) = weak.upgrade() {
+                    // This MDT does not know who waits.
+                    mdc.changelog_readers().news.notify_waiters();
+                }
                 Ok(())
             })
         });

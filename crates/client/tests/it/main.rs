@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod append;
+mod changelog;
 mod coherence;
 mod data;
 mod failures;

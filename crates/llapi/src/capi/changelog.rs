@@ -1,8 +1,9 @@
 //! Changelogs: `llapi_changelog_start`, `_recv`, `_free`, `_fini`, `_clear` and similar functions.
 //! They return a negated errno if they fail.
 //!
-//! The MDT does not notify readers. A reader that follows the changelog asks again after a pause.
-//! The descriptor of [`llapi_changelog_get_fd`] is a timer for that pause.
+//! A reader that follows the changelog waits in the mount for records. If the mount does not wait,
+//! because many readers do, the reader asks again after a pause. A program that polls asks after
+//! that pause, too: the descriptor of [`llapi_changelog_get_fd`] is a timer for it.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +15,7 @@ use std::{
 
 use rustix::{
     fs::OFlags,
-    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec},
+    time::{ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec},
 };
 use sheen_admin::{
     attributes::{self, At},
@@ -51,9 +52,10 @@ const XATTR_BYTES: usize = 256;
 /// Lustre's types of networks.
 const SOCKLND: u64 = 2;
 const LOLND: u64 = 9;
-/// Pause before a follower looks for new records again; in milliseconds for poll(2).
+/// Shortest time between two looks of a follower that find no new records; in milliseconds for
+/// poll(2).
 const PAUSE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-const PAUSE_MS: c_int = 1000;
+const PAUSE_MS: i64 = 1000;
 /// Time after which a timer expires at once.
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 1 };
 
@@ -85,9 +87,13 @@ impl Mdt {
 }
 
 impl Reader {
-    /// Gets the next records from the MDT.
-    fn fill(&mut self) -> Result<()> {
-        let name = format!("{}{}.{}", control::CHANGELOG_PREFIX, self.mdt.index, self.next);
+    /// Gets the next records from the MDT. `waits`: for some, if there are none yet.
+    ///
+    /// # Errors
+    /// EINTR: a signal ended the wait.
+    fn fill(&mut self, waits: bool) -> Result<()> {
+        let prefix = if waits { control::CHANGELOG_WAIT_PREFIX } else { control::CHANGELOG_PREFIX };
+        let name = format!("{prefix}{}.{}", self.mdt.index, self.next);
         let value = attributes::get(At::Path(&self.mdt.mount), &name).map_err(not_sheen)?;
         self.records = changelog::decode(&value).map_err(|_| Errno::EPROTO)?.into();
         self.next = self.records.back().map_or(self.next, |last| last.index.saturating_add(1));
@@ -97,9 +103,11 @@ impl Reader {
     /// Returns the next record. `None`: there is none. EINTR: a signal ended the wait for one.
     /// EAGAIN: the descriptor is non-blocking.
     fn next(&mut self) -> Result<Option<Record>> {
+        let is_nonblocking = self.is_nonblocking()?;
         loop {
+            let began = now_ms();
             if self.records.is_empty() {
-                self.fill()?;
+                self.fill(self.flags & FOLLOW != 0 && !is_nonblocking)?;
                 if let Some(timer) = &self.timer {
                     set_timer(timer, if self.records.is_empty() { PAUSE } else { NOW })?;
                 }
@@ -110,11 +118,12 @@ impl Reader {
             if self.flags & FOLLOW == 0 {
                 return Ok(None);
             }
-            if self.is_nonblocking()? {
+            if is_nonblocking {
                 return Err(Errno::EAGAIN);
             }
+            let pause = began.saturating_add(PAUSE_MS).saturating_sub(now_ms()).clamp(0, PAUSE_MS) as c_int;
             // SAFETY: no descriptors are passed.
-            if unsafe { libc::poll(ptr::null_mut(), 0, PAUSE_MS) } < 0 {
+            if unsafe { libc::poll(ptr::null_mut(), 0, pause) } < 0 {
                 return Err(Errno::EINTR);
             }
         }
@@ -125,6 +134,12 @@ impl Reader {
         let Some(timer) = &self.timer else { return Ok(false) };
         Ok(rustix::fs::fcntl_getfl(timer).map_err(os_errno)?.contains(OFlags::NONBLOCK))
     }
+}
+
+/// Returns the milliseconds of the monotonic clock.
+fn now_ms() -> i64 {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000)
 }
 
 /// Makes a timer expire after this time, and after each further [`PAUSE`] until it is set again.
@@ -146,7 +161,7 @@ pub unsafe extern "C" fn llapi_changelog_start(
         let mdt = Mdt::find(unsafe { text(mdt)? })?;
         let next = u64::try_from(start).map_err(|_| Errno::EINVAL)?;
         let mut reader = Reader { mdt, next, records: VecDeque::new(), flags, extra_flags: 0, timer: None };
-        reader.fill()?;
+        reader.fill(false)?;
         unsafe { put(private, ptr::null_mut())? };
         unsafe { put(private, Box::into_raw(Box::new(reader)).cast()) }.map(|()| 0)
     })

@@ -266,7 +266,7 @@ impl Client {
             let request = match callback {
                 Callback::Blocking { id, .. } => cancel_of(id),
                 Callback::Glimpse { id, .. } => ost::Request::Glimpsed { answers: vec![(id, *known.lock())] },
-                Callback::Completion { .. } => return,
+                Callback::Completion { .. } | Callback::Changelog => return,
             };
             let answers = async move { drop(import.request(request).urgent().send().await) };
             match answer {

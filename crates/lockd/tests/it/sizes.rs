@@ -75,7 +75,7 @@ impl Writer {
                     self.urgent(ost::Request::Glimpsed { answers: vec![(id, known)] }).await;
                 }
                 Callback::Blocking { id, cookie, .. } => self.cancel(cookie, id).await,
-                Callback::Completion { .. } => {}
+                Callback::Completion { .. } | Callback::Changelog => {}
             }
         }
     }

@@ -6,6 +6,7 @@ use sheen_namespace::{Done, Namespace};
 use sheen_wire::mds::{Change, Reply, Request};
 
 use crate::state::authors::Authors;
+use crate::state::changelog_readers::ChangelogReaders;
 use crate::store::RedbStore;
 
 /// Begin of the names of the extended attributes that set a layout.
@@ -24,6 +25,7 @@ pub(crate) struct Core {
     /// Connected exports whose clients are on the durable list, each with the round that makes this
     /// durable (0: it is).
     pub listed: FxHashMap<u64, u64>,
+    pub changelog_readers: ChangelogReaders,
 }
 
 impl Core {

@@ -1,6 +1,7 @@
 //! The parts of an MDT's state. None of them knows the MDT; the operations and tasks above do.
 
 pub(crate) mod authors;
+pub(crate) mod changelog_readers;
 pub(crate) mod commits;
 pub(crate) mod core;
 pub(crate) mod data_service;

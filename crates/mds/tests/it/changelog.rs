@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use sheen_wire::ast::Callback;
 use sheen_wire::changelog::{self, Kind, Record};
 use sheen_wire::ldlm::bits;
 use sheen_wire::mds::{Call, NO_HANDLE, Opener, Reopened, Reply, Request, flags};
@@ -29,7 +30,7 @@ fn set(host: &Host, name: &str, value: &str) {
 /// Returns the records of a kind once one is durable.
 async fn records(host: &Host, kind: Kind) -> Vec<Record> {
     loop {
-        let read = Request::Changelog { cred: Cred::ROOT, start: 1, bytes_max: 1 << 20 };
+        let read = Request::Changelog { cred: Cred::ROOT, start: 1, bytes_max: 1 << 20, notify: false };
         let Reply::Bytes(bytes) = host.ask(read).await.unwrap().body.reply else { panic!() };
         let mut records = changelog::decode(&bytes).unwrap();
         records.retain(|record| record.kind == kind);
@@ -128,6 +129,57 @@ fn open_is_recorded_with_its_client_and_grants_no_open_lock() {
         let opens = records(host, Kind::Open).await;
         assert_eq!(opens.iter().map(|open| (open.target, open.flags)).collect::<Vec<_>>(), [(f, 1)]);
         assert!(!opens[0].nid.is_empty());
+    });
+}
+
+/// Reads records from a number on. Returns how many there are. If there are none, the client gets a
+/// callback later.
+async fn read_on(client: &Client, start: u64) -> usize {
+    let read = Request::Changelog { cred: Cred::ROOT, start, bytes_max: 1 << 20, notify: true };
+    let Reply::Bytes(bytes) = client.ask(read).await.unwrap().reply else { panic!() };
+    changelog::decode(&bytes).unwrap().len()
+}
+
+#[test]
+fn reader_at_the_end_gets_a_callback_once_a_record_is_durable() {
+    with_clients(async |host, [a, b, c]| {
+        register(host);
+        until(&host.rt, || host.param(REGISTER) == "7 cl1\n").await;
+        assert_eq!((read_on(&a, 1).await, read_on(&a, 1).await, read_on(&b, 5).await), (0, 0, 0));
+        host.mkdir("d").await.unwrap();
+        let mut called = Vec::new();
+        until(&host.rt, || {
+            called.extend(a.called());
+            !called.is_empty()
+        })
+        .await;
+        assert_eq!(called, [Callback::Changelog], "one for all readers of a client");
+        assert_eq!(read_on(&c, 1).await, 1, "it is durable");
+        host.mkdir("e").await.unwrap();
+        host.ask(Request::Sync { fid: None }).await.unwrap();
+        host.rt.sleep(Duration::from_secs(60)).await;
+        let [a, b, c] = [&a, &b, &c].map(Client::called);
+        assert!(a.is_empty(), "it has not asked again");
+        assert!(b.is_empty(), "there is no fifth record");
+        assert!(c.is_empty(), "it had got records");
+    });
+}
+
+#[test]
+fn reader_gets_a_callback_when_a_user_is_deregistered() {
+    with_clients(async |host, [a, b, _]| {
+        register(host);
+        until(&host.rt, || host.param(REGISTER) == "7 cl1\n").await;
+        assert_eq!(read_on(&a, 1).await, 0);
+        set(host, "mdd.*.changelog_deregister", "1");
+        let mut called = Vec::new();
+        until(&host.rt, || {
+            called.extend(a.called());
+            !called.is_empty()
+        })
+        .await;
+        assert_eq!(called, [Callback::Changelog]);
+        assert!(b.called().is_empty(), "it does not wait");
     });
 }
 

@@ -3,6 +3,7 @@
 use sheen_wire::{
     Mds, Ost,
     ast::Callback,
+    changelog::Record,
     ldlm::{Mode, Policy, Resource, bits},
 };
 
@@ -32,6 +33,16 @@ impl World {
             assert!(sent, "there is a connection");
         }
         calls.len()
+    }
+
+    /// Adds a durable record to the changelog, and calls the client back.
+    pub fn record(&self, record: Record) {
+        let export = {
+            let mut state = self.state.lock();
+            state.changelog.push(record);
+            state.locks.mds.clone().expect("a client is connected")
+        };
+        assert!(export.callback::<Mds>(Callback::Changelog), "there is a connection");
     }
 
     /// Grants the waiting locks on a resource.

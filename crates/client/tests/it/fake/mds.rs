@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use sheen_layout::{Asked, Count, Defaults, Layout, Stripe, resolve_asked};
 use sheen_wire::{
-    Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time, fid,
+    Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time, changelog, fid,
     ldlm::bits,
     mds::{Closed, DirEntry, Entry, NO_HANDLE, NewNode, Reply, Request, SetTime, flags},
     seq::{MdtIndex, ost_seq},
@@ -336,6 +336,10 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
         // It loses nothing.
         Request::Replay { .. } => Ok(Reply::Replayed(Vec::new())),
         Request::Enqueue(lock) => Ok(Reply::Enqueued(state.locks.flock(&lock))),
+        Request::Changelog { start, .. } => {
+            let records: Vec<_> = state.changelog.iter().filter(|record| record.index >= start).cloned().collect();
+            Ok(Reply::Bytes(changelog::encode(&records).expect("they are encoded").into()))
+        }
         _ => Err(Errno::ENOSYS),
     }
 }

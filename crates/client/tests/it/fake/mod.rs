@@ -239,6 +239,7 @@ impl Mounted {
             delay: Duration::ZERO,
             incarnation: 1,
             locks: locks::FakeLocks::default(),
+            changelog: Vec::new(),
             habits: world::Habits::default(),
         };
         let world = Arc::new(World {

@@ -11,6 +11,7 @@ use sheen_rt::Rt;
 use sheen_wire::{
     Attr, Errno, Fid, Time,
     ast::Grant,
+    changelog,
     ldlm::{LockId, Resource},
     mgs::{Config, TargetKind},
     ost::ObjectAttr,
@@ -55,6 +56,8 @@ pub struct State {
     pub delay: Duration,
     pub incarnation: u64,
     pub locks: FakeLocks,
+    /// Durable records of the changelog.
+    pub changelog: Vec<changelog::Record>,
     pub habits: Habits,
 }
 
