@@ -52,7 +52,7 @@ const CHANGELOG_WAITS_MAX: usize = 64;
 /// Readers that wait for records of the changelog.
 #[derive(Debug)]
 pub struct ChangelogReaders {
-    /// Notified when the MDT has called back, or was restarted.
+    /// Notified at a callback of the MDT, and after its restart.
     pub news: Notify,
     /// A reader that waits has one.
     pub seats: Semaphore,

@@ -12,7 +12,7 @@
 //! process is dying. If it is, the kernel gets EINTR, and the operation continues to its end with
 //! no process waiting. It is not dropped half done, because then a write could still land on top of
 //! later writes. A wait for another program's lock is different: any signal ends the wait with
-//! EINTR, and withdraws the lock request. A signal ends a wait for records of a changelog, too. Over
+//! EINTR, and withdraws the lock request. It also ends a wait for changelog records. Over
 //! io_uring the kernel sends no INTERRUPT for a signal that comes before it has delivered the
 //! request. So the mount also looks for signals itself, every [`SIGNAL_CHECK`].
 

@@ -70,7 +70,8 @@ pub fn attribute_name(name: &Bytes) -> Bytes {
     }
 }
 
-/// Whether reading the attribute of this name, with [`OPEN_PREFIX`] or without, may wait for others.
+/// Whether reading the attribute of this name may wait for others. The name may have the prefix of
+/// [`open_name`].
 pub fn is_wait(name: &[u8]) -> bool {
     name.strip_prefix(OPEN_PREFIX.as_bytes()).unwrap_or(name).starts_with(CHANGELOG_WAIT_PREFIX.as_bytes())
 }

@@ -38,8 +38,8 @@ usage: changelog_clear MDTNAME ID END\n\
 
 const OPTIONS: getopt::Spec =
     getopt::Spec { short: "fh", long: &[("follow", Value::No, "f"), ("help", Value::No, "h")] };
-/// Shortest time between two looks of `--follow` that find no new records. Only if many readers wait
-/// is the answer of the mount without records earlier than that.
+/// Shortest time between two looks of `--follow` that find no new records. The mount usually waits
+/// longer, unless many readers wait.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Lustre's extra flags: a record may have a user, a NID, an open mode, and the name of an extended
