@@ -10,7 +10,7 @@ use sheen_wire::{
     Cred, Errno, Fid,
     fid::ROOT,
     mds::{
-        Reply, Request, flags,
+        Opener, Reply, Request, flags,
         xattr::{CREATE, REPLACE},
     },
     mirror::{MirrorChange, XATTR},
