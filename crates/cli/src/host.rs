@@ -171,7 +171,7 @@ impl Host {
             None
         });
         let server = Server::new(net.clone());
-        server.add::<Selftest>(selftest::TARGET, SelftestService::new(&rt));
+        server.add::<Selftest>(selftest::TARGET, SelftestService::new(&net));
         Host {
             server,
             rt,

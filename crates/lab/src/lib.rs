@@ -2,7 +2,7 @@
 //!
 //! * Tools that measure a mounted file system, as a user's program sees it: [`ior`], [`mdtest`],
 //!   [`io500`]. Tools that measure servers and the network: [`survey`], [`net`],
-//!   with [`processes`], [`echo`].
+//!   with [`processes`], [`target_nids`].
 //! * Tools that compare layouts: [`overstripe`], [`workloads`]. They set up a file system of their
 //!   own ([`scratch`], [`run_dir`]), or take the user's mounts ([`user_mounts`]). They call the
 //!   program as users do ([`program`], [`counters`]).
@@ -27,7 +27,6 @@ pub mod clock;
 pub mod counters;
 pub mod data;
 pub mod document;
-pub mod echo;
 pub mod io500;
 pub mod ior;
 pub mod job;
@@ -60,6 +59,7 @@ pub mod status_file;
 pub mod stop;
 pub mod survey;
 pub mod table;
+pub mod target_nids;
 pub mod task_clock;
 pub mod team;
 pub mod user_mounts;

@@ -107,7 +107,7 @@ pub struct Net {
     rt: Rt,
     limits: Limits,
     trust: Trust,
-    demands: Demands,
+    demands: Arc<Demands>,
     audit: Option<Arc<dyn Audit>>,
     services: RwLock<BTreeMap<String, Local>>,
     /// Incremented by each change of `services` or `addresses`.
@@ -154,20 +154,27 @@ impl Net {
 
     /// Creates the network of a process with an audit trail, with the default limits.
     pub fn audited(rt: Rt, trust: Trust, audit: Option<Arc<dyn Audit>>) -> Arc<Net> {
-        Net::of(rt, trust, Limits::default(), audit)
+        Arc::new(Net::of(rt, trust, Limits::default(), audit))
     }
 
     /// Creates a process's network.
     pub fn with_limits(rt: Rt, trust: Trust, limits: Limits) -> Arc<Net> {
-        Net::of(rt, trust, limits, None)
+        Arc::new(Net::of(rt, trust, limits, None))
     }
 
-    fn of(rt: Rt, trust: Trust, limits: Limits, audit: Option<Arc<dyn Audit>>) -> Arc<Net> {
-        Arc::new(Net {
+    /// Returns a second network of this process, without services, addresses and faults. It trusts
+    /// and demands the same as this one. So a measurement delays its own frames only.
+    pub fn apart(&self) -> Arc<Net> {
+        let apart = Net::of(self.rt.clone(), self.trust.clone(), self.limits, self.audit.clone());
+        Arc::new(Net { demands: self.demands.clone(), pools: self.pools.clone(), ..apart })
+    }
+
+    fn of(rt: Rt, trust: Trust, limits: Limits, audit: Option<Arc<dyn Audit>>) -> Net {
+        Net {
             rt,
             limits,
             trust,
-            demands: Demands::default(),
+            demands: Arc::default(),
             audit,
             services: RwLock::default(),
             generation: AtomicU64::new(1),
@@ -180,7 +187,7 @@ impl Net {
             applicants: Arc::new(Semaphore::new(APPLICANTS_MAX)),
             applying: tokio::sync::Mutex::default(),
             key_search: Arc::default(),
-        })
+        }
     }
 
     /// Returns the clock, tasks and so on of this process.

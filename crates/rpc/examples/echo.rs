@@ -21,13 +21,14 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn main() {
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
-    let server = Server::new(Net::trusting(rt.clone(), Trust::All));
-    server.add::<Selftest>(TARGET, SelftestService::new(&rt));
+    let net = Net::trusting(rt, Trust::All);
+    let server = Server::new(net.clone());
+    server.add::<Selftest>(TARGET, SelftestService::new(&net));
     let address = runtime.block_on(server.listen(([127, 0, 0, 1], 0).into())).unwrap();
     let tcp = NidName::Tcp { host: address.ip().to_string(), port: address.port() };
     let ways = [("request over `lo`", NidName::Lo, 1_000_000), ("request over tcp on loopback", tcp, 20_000)];
     for (name, to, calls) in ways {
-        let connection = SelftestConnection::open(Trust::All, &to, 1, TIMEOUT).unwrap();
+        let connection = SelftestConnection::open(Trust::All, &[to], 1, TIMEOUT).unwrap();
         rounds::print(name, "", calls, || connection.block_on(requests(&connection, calls)).unwrap());
     }
     runtime.block_on(server.stop());

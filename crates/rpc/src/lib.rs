@@ -6,7 +6,8 @@
 //!   one client. [`ExportStats`] counts the requests of the clients of each host.
 //!
 //! * [`SelftestService`] answers requests that only measure the network. [`SelftestConnection`] is
-//!   a connection to it. [`ToolClient`] connects a tool to any target.
+//!   a connection to it, over which [`send_load`] sends many. [`ToolClient`] connects a tool to any
+//!   target.
 //!
 //! Over `lo`, if the target lives in the same process, [`ImportRequest::send`] calls the service:
 //! no socket, no serialisation, no other task. If the service's future is ready at its first poll,
@@ -34,6 +35,8 @@ mod import;
 mod line_limit;
 mod selftest;
 mod selftest_connection;
+mod selftest_load;
+mod selftest_turns;
 mod server;
 mod service;
 mod slots;
@@ -51,6 +54,7 @@ pub use import::{
 };
 pub use selftest::SelftestService;
 pub use selftest_connection::SelftestConnection;
+pub use selftest_load::{echo, send_load};
 pub use server::{Server, ServerConfig};
 pub use service::{BoxFuture, Export, Origin, Response, Service};
 pub use slots::{Slot, Slots};

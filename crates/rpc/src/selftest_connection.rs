@@ -1,9 +1,9 @@
-//! The client's side of the service `selftest`: a connection to a server that is known by its NID
+//! The client's side of the service `selftest`: a connection to a server that is known by its NIDs
 //! alone, for `lctl ping` and `sheen lab net`.
 
 use std::{io, sync::Arc, time::Duration};
 
-use sheen_lnet::{Net, NidName, Trust};
+use sheen_lnet::{Net, Nid, NidName, Trust};
 use sheen_wire::{Selftest, selftest::TARGET};
 
 use crate::{import::Import, selftest::SelftestService, server::Server, tool_client::ToolClient};
@@ -18,20 +18,34 @@ pub struct SelftestConnection {
 }
 
 impl SelftestConnection {
-    /// Connects to a server. `trust`: of this process. `in_flight`: maximum number of requests
-    /// under way. `timeout`: time limit for the connection, and for its restoration.
+    /// Connects to a server. `trust`: of this process. `names`: of the server, in the order to try.
+    /// `in_flight`: maximum number of requests under way. `timeout`: time limit for the connection,
+    /// and for its restoration.
     ///
     /// # Errors
-    /// The name has no address. The server cannot be reached, or has no self-test.
-    pub fn open(trust: Trust, name: &NidName, in_flight: usize, timeout: Duration) -> io::Result<SelftestConnection> {
+    /// A name has no address. The server cannot be reached, or has no self-test.
+    pub fn open(
+        trust: Trust,
+        names: &[NidName],
+        in_flight: usize,
+        timeout: Duration,
+    ) -> io::Result<SelftestConnection> {
         let client = ToolClient::new(trust)?;
         let server = Server::new(client.net().clone());
-        let nids = client.block_on(name.resolve(client.net().rt()))?;
-        if *name == NidName::Lo {
-            server.add::<Selftest>(TARGET, SelftestService::new(client.net().rt()));
+        let nids = resolve(&client, names)?;
+        if names.contains(&NidName::Lo) {
+            server.add::<Selftest>(TARGET, SelftestService::new(client.net()));
         }
         let import = client.connect(TARGET, &nids, in_flight, timeout)?;
         Ok(SelftestConnection { client, import, _server: server })
+    }
+
+    /// Returns the addresses of a server with these names, in their order.
+    ///
+    /// # Errors
+    /// A name has no address.
+    pub fn resolve(&self, names: &[NidName]) -> io::Result<Vec<Nid>> {
+        resolve(&self.client, names)
     }
 
     /// Runs a future on the calling thread, and its tasks on the connection's runtime.
@@ -59,6 +73,16 @@ impl Drop for SelftestConnection {
     }
 }
 
+fn resolve(client: &ToolClient, names: &[NidName]) -> io::Result<Vec<Nid>> {
+    client.block_on(async {
+        let mut nids = Vec::new();
+        for name in names {
+            nids.extend(name.resolve(client.net().rt()).await?);
+        }
+        Ok(nids)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use sheen_wire::selftest::Request;
@@ -67,7 +91,7 @@ mod tests {
 
     #[test]
     fn selftest_of_this_process_answers_over_lo() {
-        let connection = SelftestConnection::open(Trust::All, &NidName::Lo, 1, Duration::from_secs(5)).unwrap();
+        let connection = SelftestConnection::open(Trust::All, &[NidName::Lo], 1, Duration::from_secs(5)).unwrap();
         let request = connection.import().request(Request::Echo { reply_bytes: 5 });
         let reply = connection.block_on(async { request.send().await.map_err(io::Error::other) }).unwrap();
         assert_eq!(reply.bulk.len(), 5);

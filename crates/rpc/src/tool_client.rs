@@ -41,31 +41,7 @@ impl ToolClient {
         in_flight: usize,
         timeout: Duration,
     ) -> io::Result<Arc<Import<P>>> {
-        let timeout_ms = timeout.as_millis() as u64;
-        let params = ImportParams {
-            max_rpcs_in_flight: in_flight,
-            hard: false,
-            connect_timeout_ms: timeout_ms,
-            recovery_timeout_ms: timeout_ms,
-            ..ImportParams::default()
-        };
-        // Two connections to one target are two clients.
-        let uuid = format!("tool-{:016x}", self.net.rt().random_u64());
-        // A tool replays nothing.
-        let retained = Arc::new(RetainedBudget::new(0));
-        let config = ImportConfig { params, retained, ..ImportConfig::new(&uuid, target, nids.to_vec()) };
-        let import: Arc<Import<P>> = Import::new(self.net.clone(), config);
-        self.block_on(async {
-            let connected = tokio::select! {
-                connected = import.connect() => connected.map_err(io::Error::other),
-                refused = self.net.refused(nids) => Err(io::Error::new(io::ErrorKind::PermissionDenied, refused)),
-            };
-            if connected.is_err() {
-                import.close().await;
-            }
-            connected
-        })?;
-        Ok(import)
+        self.block_on(connect(&self.net, target, nids, in_flight, timeout))
     }
 
     /// Closes a connection, as [`Import::close`].
@@ -98,4 +74,38 @@ impl Drop for ToolClient {
             runtime.shutdown(END_WAIT);
         }
     }
+}
+
+/// Connects to a target, as [`ToolClient::connect`]. `net`: that of this process.
+///
+/// Errors: as [`ToolClient::connect`].
+pub(crate) async fn connect<P: Protocol>(
+    net: &Arc<Net>,
+    target: &str,
+    nids: &[Nid],
+    in_flight: usize,
+    timeout: Duration,
+) -> io::Result<Arc<Import<P>>> {
+    let timeout_ms = timeout.as_millis() as u64;
+    let params = ImportParams {
+        max_rpcs_in_flight: in_flight,
+        hard: false,
+        connect_timeout_ms: timeout_ms,
+        recovery_timeout_ms: timeout_ms,
+        ..ImportParams::default()
+    };
+    // Two connections to one target are two clients.
+    let uuid = format!("tool-{:016x}", net.rt().random_u64());
+    // A tool replays nothing.
+    let retained = Arc::new(RetainedBudget::new(0));
+    let config = ImportConfig { params, retained, ..ImportConfig::new(&uuid, target, nids.to_vec()) };
+    let import: Arc<Import<P>> = Import::new(net.clone(), config);
+    let connected = tokio::select! {
+        connected = import.connect() => connected.map_err(io::Error::other),
+        refused = net.refused(nids) => Err(io::Error::new(io::ErrorKind::PermissionDenied, refused)),
+    };
+    if connected.is_err() {
+        import.close().await;
+    }
+    connected.map(|()| import)
 }

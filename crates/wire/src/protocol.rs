@@ -170,4 +170,9 @@ impl Protocol for Selftest {
     fn op(request: &selftest::Request) -> &'static str {
         request.op()
     }
+
+    /// A load takes its time.
+    fn waits_for_change(request: &selftest::Request) -> bool {
+        matches!(request, selftest::Request::Load { .. })
+    }
 }

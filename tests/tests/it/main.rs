@@ -30,6 +30,7 @@ mod job_stats;
 mod key_holder;
 mod lab;
 mod lab_advise;
+mod lab_net;
 mod lab_survey;
 mod llapi;
 mod locks;

@@ -1,7 +1,7 @@
 //! `lctl ping`: whether a server answers. It connects to the service that all servers have for
 //! tests of the network.
 
-use std::{io, time::Duration};
+use std::{io, slice, time::Duration};
 
 use sheen_lnet::NidName;
 use sheen_rpc::SelftestConnection;
@@ -55,7 +55,8 @@ fn answers(name: &NidName, seconds: u64) -> io::Result<String> {
     if *name == NidName::Lo {
         return Ok("0@lo".into());
     }
-    let connection = SelftestConnection::open(trust::of_tools(), name, 1, Duration::from_secs(seconds))?;
+    let connection =
+        SelftestConnection::open(trust::of_tools(), slice::from_ref(name), 1, Duration::from_secs(seconds))?;
     let nid = connection.import().current_nid();
     nid.map(|nid| nid.to_string()).ok_or_else(|| io::Error::other("the connection was lost"))
 }

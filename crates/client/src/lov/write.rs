@@ -202,11 +202,11 @@ impl Lov {
         // no client can use.
         let grant = Grant { used: 0, want: if guarded { 0 } else { writeback.want() } };
         // A page was stored under a lock, so a restarted OST accepts it before other clients write.
-        let held = guarded || page.is_some();
-        let request = Request::Write { file, parts, sync, mtime: None, grant, held };
+        let under_lock = guarded || page.is_some();
+        let request = Request::Write { file, parts, sync, mtime: None, grant, held: under_lock };
         let request = osc.request(request).bulk(bulk);
         let append = if guarded { held.append(ost) } else { None };
-        let request = if append.is_none() && (guarded || page.is_some()) { request.guarded() } else { request };
+        let request = if append.is_none() && under_lock { request.guarded() } else { request };
         // After `guarded`: an eviction from now on makes the request fail.
         if page.is_some_and(|valid| target.has_discarded_since(valid)) {
             return Err(Errno::EIO.into());

@@ -11,6 +11,7 @@ const EXAMPLES: &str = "\
 Examples:
   sheen lab net                                       the server on this host
   sheen lab net --to oss1:7990@tcp --sizes 4k-16m --in-flight 1-64
+  sheen lab net --from scratch-MDT0000 --to scratch-OST0001   between two servers
   sheen lab wan --report wan.html                     as over 60, 200 and 400 km of fibre
   sheen lab wan --files /mnt/sheen                    also create, write, read … in round trips
   sheen lab wan --delays 40 --sizes 1m,4m             as over 4,000 km";
@@ -19,9 +20,12 @@ Examples:
 #[derive(Parser, Clone, Debug)]
 #[command(name = "sheen lab net", after_help = EXAMPLES, args_override_self = true, max_term_width = 100)]
 pub struct NetArgs {
-    /// NID of a server, or 0@lo for this process alone. Without a port: 7988, of an MGS [default: a
-    /// server on this host]
-    #[arg(long, value_name = "NID")]
+    /// Server that sends the requests: the name of a target, or a NID [default: this process]
+    #[arg(long, value_name = "NODE")]
+    pub from: Option<String>,
+    /// Server that answers: the name of a target, a NID, or 0@lo for this process alone. A NID
+    /// without a port takes 7988, of an MGS [default: a server on this host]
+    #[arg(long, value_name = "NODE")]
     pub to: Option<String>,
     /// Tests [default: ping,write,read; wan: write]
     #[arg(long, value_name = "TEST,…", value_delimiter = ',')]

@@ -1,16 +1,21 @@
-//! The requests of one measurement.
+//! The requests of one measurement. This process sends them, or a server that it asks to.
 
-use std::{io, time::Duration};
+use std::{io, pin::pin, time::Duration};
 
-use bytes::Bytes;
-use sheen_lnet::{Fault, NidName, Trust};
-use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, SelftestConnection};
+use sheen_lnet::{Nid, Trust};
+use sheen_rpc::{RPCS_IN_FLIGHT_LIMIT, RequestError, SelftestConnection, send_load};
 use sheen_rt::Rt;
-use sheen_wire::{Bulk, Selftest, bulk::BULK_BYTES_MAX};
+use sheen_wire::{
+    Errno,
+    auth::Role,
+    selftest::{Done, Reply, Request},
+};
 
 use crate::{
-    echo::echo,
-    net::{args::Test, plan::Point},
+    net::{
+        node::Node,
+        plan::{Plan, Point, same_server},
+    },
     stop,
 };
 
@@ -18,38 +23,37 @@ use crate::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a run notices an interruption.
 const STOP_POLL: Duration = Duration::from_millis(100);
+/// Why a server sends no load.
+const NO_RIGHT: &str = "a load between two servers needs the key of the servers, not one that was issued to a host or \
+                        user; or leave out --from";
 
-/// A connection to a server, and the data of its requests.
+/// A connection to a server. Dropping it ends a load that this server sends.
 pub struct Load {
-    rt: Rt,
     connection: SelftestConnection,
-    data: Bytes,
+    /// `None`: this process sends the requests.
+    remote: Option<Remote>,
 }
 
-/// Result of one measurement.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Done {
-    /// Requests that were answered.
-    pub requests: u64,
-    /// Seconds until the last answer.
-    pub seconds: f64,
+/// The server to which the connected one sends the requests.
+struct Remote {
+    nids: Vec<String>,
+    /// Both, for errors.
+    names: String,
 }
 
 impl Load {
-    /// Connects to a server. `trust`: of this process.
+    /// Connects to the server that sends the requests, or that answers those of this process.
+    /// `trust`: of this process.
     ///
     /// # Errors
-    /// The name has no address. The server cannot be reached, or has no self-test.
-    pub fn connect(trust: Trust, name: &NidName) -> io::Result<Load> {
-        let connection = SelftestConnection::open(trust, name, RPCS_IN_FLIGHT_LIMIT, CONNECT_TIMEOUT)?;
-        let data = Bytes::from(vec![0x5a; BULK_BYTES_MAX]);
-        Ok(Load { rt: connection.net().rt().clone(), connection, data })
-    }
-
-    /// Sets the added round trip, in milliseconds. This process delays its requests by all of it.
-    pub fn set_delay(&self, milliseconds: f64) {
-        let delay = Duration::from_secs_f64(milliseconds / 1e3);
-        self.connection.net().set_fault(Fault { delay, ..Fault::default() });
+    /// A message for the user. A name has no address. The server cannot be reached, has no
+    /// self-test, or does not send loads for this process. Both nodes are one server.
+    pub fn connect(trust: Trust, plan: &Plan) -> Result<Load, String> {
+        let server = plan.from.as_ref().unwrap_or(&plan.to);
+        let opened = SelftestConnection::open(trust, server.nids(), RPCS_IN_FLIGHT_LIMIT, CONNECT_TIMEOUT);
+        let connection = opened.map_err(|e| format!("{server}: {e}"))?;
+        let remote = plan.from.as_ref().map(|from| Remote::new(&connection, from, &plan.to)).transpose()?;
+        Ok(Load { connection, remote })
     }
 
     /// Sends requests for a time.
@@ -57,52 +61,53 @@ impl Load {
     /// # Errors
     /// Of a request, or an interruption by the user.
     pub fn run(&self, point: Point, time: Duration) -> io::Result<Done> {
+        let (net, import, load) = (self.connection.net(), self.connection.import(), point.load(time));
         self.connection.block_on(async {
-            let start = self.rt.now();
-            let tasks: Vec<_> = (0..point.in_flight)
-                .map(|_| {
-                    let (rt, import, data) = (self.rt.clone(), self.connection.import().clone(), self.data.clone());
-                    self.rt.spawn("selftest", async move {
-                        let mut requests = 0u64;
-                        // At least one, however late the task begins.
-                        loop {
-                            one(&import, &data, point).await?;
-                            requests += 1;
-                            if rt.now().since(start) >= time {
-                                return Ok::<u64, io::Error>(requests);
-                            }
-                        }
-                    })
-                })
-                .collect();
-            let mut requests = 0;
-            for mut task in tasks {
-                // The tasks of an interrupted run end with the connection.
-                requests += loop {
-                    stop::check()?;
-                    if let Ok(ended) = self.rt.timeout(STOP_POLL, &mut task).await {
-                        break ended.map_err(io::Error::other)??;
-                    }
-                };
-            }
-            Ok(Done { requests, seconds: self.rt.now().since(start).as_secs_f64() })
+            let Some(remote) = &self.remote else {
+                return unless_interrupted(net.rt(), send_load(net, import, load)).await;
+            };
+            let request = import.request(Request::Load { to: remote.nids.clone(), load }).send();
+            let reply = unless_interrupted(net.rt(), async { Ok(request.await) }).await?;
+            Remote::done(reply.map(|reply| reply.body)).map_err(|e| io::Error::other(format!("{}: {e}", remote.names)))
         })
     }
 }
 
-impl Drop for Load {
-    fn drop(&mut self) {
-        // The connection ends after this, without a delay.
-        self.set_delay(0.0);
+impl Remote {
+    fn new(connection: &SelftestConnection, from: &Node, to: &Node) -> Result<Remote, String> {
+        if connection.import().role() != Role::Server {
+            return Err(format!("{from}: {NO_RIGHT}"));
+        }
+        let resolve = |node: &Node| connection.resolve(node.nids()).map_err(|e| format!("{node}: {e}"));
+        let (own, other) = (resolve(from)?, resolve(to)?);
+        if other.iter().any(|nid| own.contains(nid)) {
+            return Err(same_server(from, to));
+        }
+        Ok(Remote { nids: other.iter().map(Nid::to_string).collect(), names: format!("from {from} to {to}") })
+    }
+
+    /// Returns the result of a load, or the reason for a user.
+    fn done(reply: Result<Reply, RequestError>) -> Result<Done, String> {
+        match reply {
+            Ok(Reply::Loaded(done)) => Ok(done),
+            Ok(Reply::Failed { why }) => Err(why),
+            Ok(Reply::Echoed) => Err("the reply is not that to a load".into()),
+            Err(e) if e.errno() == Errno::EPERM => Err(NO_RIGHT.into()),
+            Err(e) if e.errno() == Errno::EBUSY => {
+                Err("another measurement uses the first server; wait until it ends".into())
+            }
+            Err(e) => Err(e.to_string()),
+        }
     }
 }
 
-async fn one(import: &Import<Selftest>, data: &Bytes, point: Point) -> io::Result<()> {
-    let size = point.size as usize; // at most BULK_BYTES_MAX
-    let (bulk, reply_bytes) = match point.test {
-        Test::Ping => (Bulk::new(), 0),
-        Test::Write => (Bulk::from(data.slice(..size)), 0),
-        Test::Read => (Bulk::new(), point.size as u32),
-    };
-    echo(import, bulk, reply_bytes).await
+/// Waits for the end of requests, or for an interruption by the user.
+async fn unless_interrupted<T>(rt: &Rt, requests: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let mut requests = pin!(requests);
+    loop {
+        stop::check()?;
+        if let Ok(ended) = rt.timeout(STOP_POLL, requests.as_mut()).await {
+            return ended;
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! Results of a measurement of the network.
 
 use serde::Serialize;
+use sheen_wire::selftest::Done;
 
 use crate::{
-    net::{clients::ClientCosts, files::Costs, load::Done, plan::Point},
+    net::{clients::ClientCosts, files::Costs, plan::Point},
     stats::{median, range},
 };
 
@@ -22,7 +23,7 @@ pub struct Rates {
 impl Rates {
     /// Adds a run.
     pub fn add(&mut self, done: Done) {
-        self.requests.push(done.requests as f64 / done.seconds);
+        self.requests.push(done.requests as f64 / done.seconds());
     }
 
     /// Returns median, minimum and maximum of the bandwidth in MiB/s.

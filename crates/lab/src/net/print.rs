@@ -5,6 +5,7 @@ use crate::{
         clients::{self, ClientCosts},
         files::{Costs, OPERATIONS},
         model::{Model, Regime},
+        node::Node,
         outcome::Rates,
     },
     output::Lines,
@@ -19,8 +20,9 @@ pub struct Printer {
 
 impl Printer {
     /// Prints what is known before the run.
-    pub fn header(&mut self, to: &str) {
-        self.lines.line(&format!("requests to {to}, one connection"));
+    pub fn header(&mut self, from: Option<&Node>, to: &Node) {
+        let from = from.map_or_else(String::new, |from| format!("from {from} "));
+        self.lines.line(&format!("requests {from}to {to}, one connection"));
         self.lines.line("test         size  in flight         RPC/s       MiB/s [     min,      max]   ms/RPC");
     }
 

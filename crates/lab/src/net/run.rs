@@ -34,10 +34,9 @@ pub fn run(
     for point in plan.points() {
         if delay != Some(point.delay) {
             delay = Some(point.delay);
-            load.set_delay(point.delay);
             let ping = Point { test: Test::Ping, size: 0, in_flight: 1, ..point };
             let done = load.run(ping, ROUND_TRIP_TIME)?;
-            let round_trip = done.seconds / done.requests.max(1) as f64 * 1e3;
+            let round_trip = done.seconds() / done.requests.max(1) as f64 * 1e3;
             outcome.round_trips.push((point.delay, round_trip));
             session.above(|| printer.round_trip(point.delay, round_trip));
             session.measure_noise();
@@ -51,7 +50,6 @@ pub fn run(
         session.end(|| printer.point(&rates));
         outcome.rates.push(rates);
     }
-    load.set_delay(0.0);
     session.measure_noise();
     if let Some(dir) = &plan.files {
         session.part("files");

@@ -14,6 +14,7 @@ use crate::{
         files::{Costs, OPERATIONS, STRIPES},
         load::Load,
         model::{Model, Predicted},
+        node::Node,
         outcome::{Outcome, Rates},
         plan::{Plan, Point},
         print::Printer,
@@ -42,9 +43,9 @@ pub fn main(args: &NetArgs, wan: bool, trust: Trust, words: &str) -> Result<(), 
     let began = Moment::now();
     let of_files = if plan.files.is_some() { STRIPES.len() + plan.clients.len() } else { 0 };
     let mut session = Session::new(plan.points().len() + of_files, &args.output)?;
-    let load = Load::connect(trust, &plan.name()?).map_err(|e| format!("{}: {e}", plan.to))?;
+    let load = Load::connect(trust, &plan)?;
     let mut printer = Printer { lines: Lines::new(&args.output) };
-    printer.header(&plan.to);
+    printer.header(plan.from.as_ref(), &plan.to);
     let mut outcome = Outcome::default();
     let result = run(&plan, &load, &mut outcome, &mut session, &mut printer);
     let models: Vec<(Test, Model)> = match plan.models {
@@ -57,7 +58,10 @@ pub fn main(args: &NetArgs, wan: bool, trust: Trust, words: &str) -> Result<(), 
     }
     let program = if plan.models { "sheen lab wan" } else { "sheen lab net" };
     let mut run = Circumstances::new(program, words, plan.repetitions, began);
-    run.file_system = Some(["server".into(), plan.to.clone()]);
+    run.file_system = Some(match &plan.from {
+        Some(from) => ["servers".into(), format!("{from} to {}", plan.to)],
+        None => ["server".into(), plan.to.to_string()],
+    });
     session.conclude(run, result, fields(&plan, &outcome, &models), || report(&plan, &outcome, &models))
 }
 
@@ -121,11 +125,12 @@ fn report(plan: &Plan, outcome: &Outcome, models: &[(Test, Model)]) -> io::Resul
     }
     let trips: Vec<String> =
         outcome.round_trips.iter().map(|(added, trip)| format!("{trip:.3} ms with {added} ms added")).collect();
+    let network = if plan.models { "a wide area network" } else { "the network" };
+    let from = plan.from.as_ref().map_or_else(|| "this process".to_owned(), Node::description);
     Ok(Report {
-        title: if plan.models {
-            "Requests over a wide area network".into()
-        } else {
-            "Requests over the network".into()
+        title: match &plan.from {
+            Some(from) => format!("Requests over {network}, from {from} to {}", plan.to),
+            None => format!("Requests over {network}"),
         },
         result: models.first().map_or_else(
             || format!("Round trip: {}.", trips.join(", ")),
@@ -133,7 +138,11 @@ fn report(plan: &Plan, outcome: &Outcome, models: &[(Test, Model)]) -> io::Resul
         ),
         charts,
         tables,
-        facts: vec![("round trips".into(), trips.join(", "))],
+        facts: vec![
+            ("from".into(), from),
+            ("to".into(), plan.to.description()),
+            ("round trips".into(), trips.join(", ")),
+        ],
         ..Report::default()
     })
 }

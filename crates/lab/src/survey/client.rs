@@ -18,7 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use sheen_lnet::Trust;
-use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, RequestError, Response, ToolClient};
+use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, RequestError, Response, ToolClient, echo};
 use sheen_rt::Rt;
 use sheen_wire::{
     Bulk, Fid, Ost, Selftest,
@@ -29,7 +29,6 @@ use sheen_wire::{
 };
 
 use crate::{
-    echo::echo,
     stop,
     survey::{
         args::{Case, Test},

@@ -6,6 +6,7 @@ use sheen_lnet::Nid;
 use crate::{
     processes::{self, Process},
     survey::args::Case,
+    target_nids::{of_import, of_process},
 };
 
 /// The parameter of an OST that starts a load.
@@ -43,8 +44,8 @@ fn served(case: Case) -> Vec<Target> {
     let target = |(param, process): (String, Process)| {
         let name = param.split('.').nth(1)?.to_owned();
         // Without an answer it has no address, which the plan refuses.
-        let nids = if case.is_remote() { process.nids().unwrap_or_default() } else { Vec::new() };
-        Some(Target { name, is_served: true, nids: addresses(nids.iter().map(String::as_str)), process })
+        let nids = if case.is_remote() { of_process(&process) } else { Vec::new() };
+        Some(Target { name, is_served: true, nids, process })
     };
     found.into_iter().filter_map(target).collect()
 }
@@ -52,52 +53,26 @@ fn served(case: Case) -> Vec<Target> {
 fn mounted() -> Vec<Target> {
     let found = processes::with("osc.*.import").found;
     let target = |(param, process): (String, Process)| {
-        let (name, nids) = of_import(&process.get(&param).ok()?)?;
+        let (name, nids) = of_import(&process.get(&param).ok()?).filter(|(name, _)| is_ost(name))?;
         Some(Target { name, is_served: false, nids, process })
     };
     found.into_iter().filter_map(target).collect()
 }
 
-/// Returns name and addresses of the OST of an import. `None`: it is the data service of an MDT, a
-/// deactivated OST, or one of the same process.
-fn of_import(text: &str) -> Option<(String, Vec<Nid>)> {
-    let value = |key: &str| text.lines().find_map(|line| line.trim_start().strip_prefix(key));
-    let name = value("target: ")?.strip_suffix("_UUID")?;
-    let is_ost = name.rsplit_once('-').is_some_and(|(_, target)| target.starts_with("OST"));
-    let nids = addresses(value("failover_nids: ")?.split('"'));
-    (is_ost && !text.contains("IMPF_DEACTIVE") && !nids.is_empty()).then(|| (name.to_owned(), nids))
-}
-
-/// Returns the addresses in a network among some texts.
-fn addresses<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Nid> {
-    texts.filter_map(|text| text.parse::<Nid>().ok()).filter(|nid| matches!(nid, Nid::Tcp(_))).collect()
+/// Whether this is the name of an OST, and not that of the data service of an MDT.
+fn is_ost(name: &str) -> bool {
+    name.rsplit_once('-').is_some_and(|(_, target)| target.starts_with("OST"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn import(target: &str, flags: &str, nids: &str) -> String {
-        format!(
-            "import:\n    name: x-osc-1\n    target: {target}_UUID\n    state: FULL\n    import_flags: [ {flags} ]\n    \
-             connection:\n       failover_nids: [ {nids} ]\n       current_connection: \"10.0.0.9@tcp\"\n"
-        )
-    }
-
     #[test]
-    fn import_names_its_ost_and_all_addresses() {
-        let nids = "\"10.0.0.1@tcp\", \"10.0.0.2:7990@tcp\", \"0@lo\"";
-        let (name, found) = of_import(&import("my-fs-OST000a", "", nids)).unwrap();
-        let found: Vec<String> = found.iter().map(Nid::to_string).collect();
-        assert_eq!((name.as_str(), found.len(), found[0].as_str()), ("my-fs-OST000a", 2, "10.0.0.1@tcp"));
-        for other in [
-            import("my-fs-MDT0000-dom", "", nids),
-            import("my-fs-OST000a", "IMPF_DEACTIVE", nids),
-            import("my-fs-OST000a", "", "\"0@lo\""),
-            import("my-fs-OST000a", "", ""),
-            "import:\n".to_owned(),
-        ] {
-            assert_eq!(of_import(&other), None, "{other}");
+    fn data_service_of_an_mdt_is_no_ost() {
+        assert!(is_ost("my-fs-OST000a"));
+        for other in ["my-fs-MDT0000-dom", "my-fs-MDT0000", "MGS"] {
+            assert!(!is_ost(other), "{other}");
         }
     }
 }

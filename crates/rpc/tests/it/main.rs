@@ -10,6 +10,7 @@ mod frames;
 mod live;
 mod lo;
 mod op_id;
+mod selftest;
 mod sim;
 mod tcp;
 mod waits;
