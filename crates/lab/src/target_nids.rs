@@ -11,8 +11,7 @@ use crate::processes::{self, Process};
 /// # Errors
 /// Several targets have the name. The text is for the user.
 pub fn of_target(name: &str) -> Result<Vec<Nid>, String> {
-    let sources: [fn(&str) -> Vec<Vec<Nid>>; 3] = [served, mounted, managed];
-    for source in sources {
+    for source in [served, mounted, managed] {
         let mut found = source(name);
         found.retain(|nids| !nids.is_empty());
         let Some(first) = found.first() else { continue };

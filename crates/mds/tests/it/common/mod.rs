@@ -130,7 +130,7 @@ impl Service<Ost> for FakeOst {
             }
             ost::Request::Stored { objects } => {
                 let size = self.object_bytes.load(Relaxed);
-                let stored = |object| ost::StoredObject { size, owner: self.quota.owner(*object) };
+                let stored = |object: &Fid| ost::StoredObject { size, owner: self.quota.owner(*object) };
                 Ok(ost::Reply::Stored(objects.iter().map(stored).collect()))
             }
             ost::Request::Attrs { objects } => {
