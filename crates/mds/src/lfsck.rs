@@ -76,13 +76,15 @@ struct Checked {
     check: Check,
     /// See [`Check::knows_all_objects`].
     knows_all: bool,
+    /// See [`Check::permits_online_repairs`].
+    permits: bool,
     /// The OSTs that did not answer.
     unchecked: BTreeSet<u32>,
 }
 
 /// Repairs problems of the first stage of which any can be repaired. Returns the outcomes. EUCLEAN:
 /// other problems come first. EBADMSG: bad entries come first.
-async fn repair(mdt: &Mdt, Checked { check, knows_all, .. }: &Checked, repairs: Repairs) -> Outcomes {
+async fn repair(mdt: &Mdt, Checked { check, knows_all, permits, .. }: &Checked, repairs: Repairs) -> Outcomes {
     let mut outcomes = Outcomes::new();
     let is_wanted = |n: &usize| match check.problems().get(*n) {
         Some(Problem::OrphanObject { .. }) => repairs >= Repairs::Orphans,
@@ -92,7 +94,7 @@ async fn repair(mdt: &Mdt, Checked { check, knows_all, .. }: &Checked, repairs: 
     let is_sound = !mdt.commits.is_damaged();
     let names = check.knows_all_names();
     // The objects may belong to files.
-    let (orphans, others) = (is_sound && *knows_all, is_sound && check.permits_online_repairs());
+    let (orphans, others) = (is_sound && *knows_all, is_sound && *permits);
     for stage in check.online_stages().into_values() {
         let problems = stage.into_iter().filter(is_wanted).filter_map(|n| Some((n, check.problems().get(n)?)));
         let is_permitted = |problem: &Problem| match problem {
@@ -153,7 +155,8 @@ async fn check(mdt: &Arc<Mdt>, repairs: Repairs) -> Result<Checked, StoreError> 
     });
     let mut check = checked.await?;
     mdt.core.lock().ns.watch_only(check.problems());
-    let knows_all = check.knows_all_objects();
+    // Before the objects are checked: problems of objects make no finding about metadata doubtful.
+    let (knows_all, permits) = (check.knows_all_objects(), check.permits_online_repairs());
     let mut unchecked = check.osts();
     unchecked.retain(|ost| !mdt.osts.is_removed(*ost));
     for osp in mdt.quota_targets() {
@@ -161,7 +164,7 @@ async fn check(mdt: &Arc<Mdt>, repairs: Repairs) -> Result<Checked, StoreError> 
             unchecked.remove(&osp.index);
         }
     }
-    Ok(Checked { check, knows_all, unchecked })
+    Ok(Checked { check, knows_all, permits, unchecked })
 }
 
 /// Checks the objects of an OST. Returns false if it does not answer.

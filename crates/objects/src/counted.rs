@@ -48,6 +48,15 @@ impl CountedObjects {
         }
         was_there
     }
+
+    /// Removes all objects that `other` does not have.
+    pub fn retain_common(&mut self, other: &CountedObjects) {
+        self.0.retain(|place, page| {
+            let theirs = other.0.get(place).copied().unwrap_or_default();
+            page.iter_mut().zip(theirs).for_each(|(word, their)| *word &= their);
+            page.iter().any(|word| *word != 0)
+        });
+    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,11 @@ impl Recount {
         }
     }
 
+    /// Returns the counted objects.
+    pub fn counted(&self) -> &CountedObjects {
+        &self.counted
+    }
+
     /// Removes an object.
     pub fn remove(&mut self, object: Fid, owner: Option<Owner>, bytes: u64) {
         if self.counted.remove(object) {

@@ -71,8 +71,8 @@ pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wake: Arc<Notify>) {
 impl Ost {
     /// Scrubs all objects.
     async fn scrub_all(&self) {
-        let counts_space = self.store.accounting().begin_recount();
-        let is_listed = self.scrub_listed(counts_space).await.is_some();
+        let mut counts_space = self.store.accounting().begin_recount();
+        let is_listed = self.scrub_listed(&mut counts_space).await.is_some();
         self.end_recount(counts_space && is_listed);
         let complete = is_listed && self.look_for_lost().await.is_some();
         let Counts { objects, stored, damaged, failed, .. } = self.scrubber.end_pass(complete, self.rt.wall());
@@ -83,8 +83,9 @@ impl Ost {
         );
     }
 
-    /// Scrubs one object after the other, and counts its space. `None`: the scrub is to stop.
-    async fn scrub_listed(&self, counts_space: bool) -> Option<()> {
+    /// Scrubs one object after the other. `counts_space`: also counts its space; becomes false if
+    /// that fails. `None`: the scrub is to stop.
+    async fn scrub_listed(&self, counts_space: &mut bool) -> Option<()> {
         let mut after = Fid::ZERO;
         loop {
             let objects = self.next_objects(&mut after, |store, after| store.objects_after(after, LIST_MAX)).await?;
@@ -97,9 +98,16 @@ impl Ost {
                 }
                 let done = self.scrub(object, true).await?;
                 self.scrubber.count(done);
-                if counts_space {
+                if *counts_space {
                     let _pass = self.gate.enter()?;
-                    self.perhaps_blocking(true, || self.store.count_again(object));
+                    if let Err(errno) = self.perhaps_blocking(true, || self.store.count_again(object)) {
+                        warn!(
+                            "{}: scrub: cannot count the space of object {object}: {errno}; sums by owner are not \
+                             compared",
+                            self.name
+                        );
+                        *counts_space = false;
+                    }
                 }
             }
         }

@@ -52,8 +52,9 @@ struct State {
     started: Option<Time>,
     ended: Option<Time>,
     pass: Counts,
-    /// The sums by owner that were wrong. `None`: the space was not counted.
-    wrong_sums: Option<Vec<WrongSum>>,
+    /// Number of the sums by owner that were wrong, and the first [`SUMS_MAX`]. `None`: the space
+    /// was not counted.
+    wrong_sums: Option<(usize, Vec<WrongSum>)>,
 }
 
 /// Stage of the last pass, with Lustre's names.
@@ -149,7 +150,13 @@ impl Scrubber {
 
     /// Records the sums by owner that were wrong in a pass. `None`: the space was not counted.
     pub fn counted_space(&self, wrong: Option<Vec<WrongSum>>) {
-        self.state.lock().wrong_sums = wrong;
+        let listed = wrong.map(|mut sums| {
+            let count = sums.len();
+            sums.truncate(SUMS_MAX);
+            sums.shrink_to_fit();
+            (count, sums)
+        });
+        self.state.lock().wrong_sums = listed;
     }
 
     /// Ends a pass. `complete`: it has reached the last object. Returns its numbers.
@@ -198,7 +205,7 @@ impl Scrubber {
             since(state.started),
             since(state.ended),
         );
-        text.push_str(&sums_text(state.wrong_sums.as_deref()));
+        text.push_str(&sums_text(state.wrong_sums.as_ref()));
         text.push_str(&format!("repaired: {}\n", report.repaired));
         report.last_repaired.iter().for_each(|repaired| text.push_str(&line(repaired)));
         text.push_str(&format!("damaged_now: {}\n", report.damaged_now));
@@ -208,10 +215,10 @@ impl Scrubber {
 }
 
 /// Returns the lines of sums by owner that were wrong.
-fn sums_text(wrong: Option<&[WrongSum]>) -> String {
-    let Some(wrong) = wrong else { return "corrected_sums: N/A\n".to_owned() };
-    let mut text = format!("corrected_sums: {}\n", wrong.len());
-    for WrongSum { id, counted, found } in wrong.iter().take(SUMS_MAX) {
+fn sums_text(wrong: Option<&(usize, Vec<WrongSum>)>) -> String {
+    let Some((count, wrong)) = wrong else { return "corrected_sums: N/A\n".to_owned() };
+    let mut text = format!("corrected_sums: {count}\n");
+    for WrongSum { id, counted, found } in wrong {
         let (kind, id) = (id.kind.name(), id.id);
         let [counted, found] =
             [counted, found].map(|QuotaUse { bytes, objects }| format!("{{ used: {bytes}, objects: {objects} }}"));

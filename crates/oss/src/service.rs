@@ -203,7 +203,7 @@ impl Ost {
             Request::List { after } => {
                 Reply::Objects(self.perhaps_blocking(true, || self.store.objects_after(after, PARTS_MAX))?)
             }
-            Request::Stored { objects } => Reply::Stored(self.perhaps_blocking(true, || self.store.stored(&objects))?),
+            Request::Stored { objects } => Reply::Stored(self.perhaps_blocking(true, || self.store.stored(&objects))),
             Request::Versions { objects, flush } => {
                 Reply::Versions(Box::pin(self.versions(export, &objects, flush)).await?)
             }

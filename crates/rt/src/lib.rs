@@ -45,3 +45,17 @@ pub use real::{RealOptions, Runtime};
 pub use rt::Rt;
 pub use task::JoinHandle;
 pub use time::Instant;
+
+/// Returns a hash that is stored on disks: FNV-1a, which no release of a library changes.
+pub fn stable_hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn stable_hash_never_changes() {
+        assert_eq!(super::stable_hash(b""), 0xCBF2_9CE4_8422_2325);
+        assert_eq!(super::stable_hash(b"foobar"), 0x8594_4171_F739_67E8, "as published with the algorithm");
+    }
+}

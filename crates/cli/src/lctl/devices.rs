@@ -89,7 +89,8 @@ pub fn abort_recovery(device: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
     let set = Setting { kind: None, field: "abort_recovery", value: 1 };
     let other = "no MDT or OST; those have the types mdt and obdfilter";
     // The data service of an MDT is no device of Lustre's, so the list of devices lacks it.
-    if device.ends_with(&data_name("")) {
+    // The name becomes a pattern of parameters: it must not stand for several data services.
+    if device.ends_with(&data_name("")) && !device.contains(['*', '?', '[', '\\']) {
         return set_field("dom", device, "abort_recovery", &set, other, tool);
     }
     set_on(device, "abort_recovery", &set, other, tool)

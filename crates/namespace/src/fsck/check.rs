@@ -118,8 +118,8 @@ impl Check {
     }
 
     /// Whether a running MDT may repair anything: all problems are known, and none makes other
-    /// findings doubtful. (For objects see [`Check::knows_all_objects`], for names
-    /// [`Check::knows_all_names`].)
+    /// findings doubtful. To be called before objects are checked. (For objects see
+    /// [`Check::knows_all_objects`], for names [`Check::knows_all_names`].)
     pub fn permits_online_repairs(&self) -> bool {
         self.found.more == 0 && !self.found.problems.iter().any(Problem::bars_online_repairs)
     }

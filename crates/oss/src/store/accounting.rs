@@ -142,7 +142,12 @@ impl Accounting {
 
     /// Ends the second count, as [`Quota::end_recount`].
     pub fn end_recount(&self, is_complete: bool) -> Vec<WrongSum> {
-        let wrong = self.quota.lock().end_recount(is_complete);
+        let (mut counted, mut quota) = (self.counted.lock(), self.quota.lock());
+        if is_complete && let Some(recount) = quota.recount() {
+            counted.retain_common(recount.counted()); // others have no file, and no part in the sums
+        }
+        let wrong = quota.end_recount(is_complete);
+        drop((counted, quota));
         if !wrong.is_empty() {
             self.needs.notify_waiters();
         }

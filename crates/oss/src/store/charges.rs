@@ -52,14 +52,15 @@ impl Store {
     }
 
     /// Counts an object in the second count of all objects ([`Accounting::begin_recount`]).
-    pub fn count_again(&self, object: Fid) {
-        if !self.is_moved(object) {
-            self.files.count_again(object);
-        }
+    ///
+    /// # Errors
+    /// Errors of the local file system: the second count lacks the object.
+    pub fn count_again(&self, object: Fid) -> Result<()> {
+        if self.is_moved(object) { Ok(()) } else { Ok(self.files.count_again(object)?) }
     }
 
     /// Whether an object is sealed, and counted under its other name.
-    fn is_moved(&self, object: Fid) -> bool {
+    pub(super) fn is_moved(&self, object: Fid) -> bool {
         self.is_sealed(object) && self.follow(&[object]) != Err(Errno::MOVED)
     }
 

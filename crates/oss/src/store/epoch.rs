@@ -11,7 +11,7 @@
 //! over restarts, and the transno up to which all changes are durable. Its words are the epoch, the
 //! page cache, the state, the life, the transno, and the epochs that are not all replayed yet. The
 //! last one of these comes first. All numbers are hexadecimal. The page cache is a hash of the boot
-//! of the host and the mount of the file system. Earlier releases wrote the boot alone.
+//! of the host and the mount of the file system.
 //!
 //! Invariants:
 //! * the state is `stopped` only while everything is durable and no process writes;
@@ -19,15 +19,13 @@
 //! * a transno of a life is higher than those of all earlier lives.
 
 use std::{
-    hash::Hasher,
     io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use parking_lot::Mutex;
-use rustc_hash::FxHasher;
-use sheen_rt::Rt;
+use sheen_rt::{Rt, stable_hash};
 
 /// Name of the file.
 pub const EPOCH: &str = "epoch";
@@ -94,14 +92,14 @@ impl Epoch {
             None => (1, 0),
         };
         let (number, is_new, lost) = match before {
-            Some(Some(before)) if before.is_valid(&[cache, rt.boot_id()]) => (before.number, false, Vec::new()),
+            Some(Some(before)) if before.is_valid(cache) => (before.number, false, Vec::new()),
             Some(Some(Record { number, mut lost, .. })) => {
                 lost.insert(0, number);
                 lost.truncate(LOST_MAX);
                 (rt.random_u64(), true, lost)
             }
             Some(None) => (rt.random_u64(), true, Vec::new()),
-            // A new OST, or one of an earlier release, which used the boot itself.
+            // A new OST.
             None => (rt.boot_id(), true, Vec::new()),
         };
         let (known, lost) = (AtomicU64::new(committed), Mutex::new(lost));
@@ -217,20 +215,16 @@ impl Epoch {
 }
 
 impl Record {
-    /// Whether all of the epoch's data is still there. `caches`: all names of the present page
-    /// cache.
-    fn is_valid(&self, caches: &[u64]) -> bool {
-        self.state == STOPPED || (self.state == SERVING && caches.contains(&self.cache))
+    /// Whether all of the epoch's data is still there. `cache`: the present page cache.
+    fn is_valid(&self, cache: u64) -> bool {
+        self.state == STOPPED || (self.state == SERVING && self.cache == cache)
     }
 }
 
 /// Returns the identity of the page cache of a directory. As long as it is the same, changes that
 /// were not synced are still there.
 fn page_cache(rt: &Rt, dir: &Path) -> io::Result<u64> {
-    let mut hasher = FxHasher::default();
-    hasher.write_u64(rt.boot_id());
-    hasher.write_u64(rt.disk().mount_id(dir)?);
-    Ok(hasher.finish())
+    Ok(stable_hash(&[rt.boot_id(), rt.disk().mount_id(dir)?].map(u64::to_le_bytes).concat()))
 }
 
 fn parse(bytes: &[u8]) -> Option<Record> {
@@ -331,7 +325,7 @@ mod tests {
             assert_eq!(third.lost(), [again.number(), second.number(), first.number()], "nor at the stop");
             third.replayed().unwrap();
             assert_eq!((open().number(), open().lost()), (third.number(), vec![]));
-            let old = format!("{:016x} {:016x} serving\n", 7, sim.rt(1).boot_id());
+            let old = format!("{:016x} {:016x} stopped\n", 7, 0);
             sim.rt(1).disk().write_atomic(dir.join(EPOCH), old.as_bytes()).unwrap();
             assert_eq!((open().number(), open().committed()), (7, 0), "of an earlier release");
         });

@@ -53,6 +53,8 @@ impl Store {
         }
         // Last, so that a client that learns a new name finds the object there.
         objects.iter().try_for_each(|&(old, new)| self.record_new_name(old, new, order))?;
+        // A count may have found the old names meanwhile. From now on it skips them.
+        objects.iter().for_each(|&(old, _)| self.files.begin_move(old));
         self.sync_markers().await
     }
 }

@@ -6,7 +6,6 @@ mod mount_id;
 pub(crate) mod net;
 
 use std::{
-    hash::Hasher,
     io,
     sync::{
         Arc,
@@ -16,7 +15,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use rustc_hash::FxHasher;
 use rustix::{
     system::sysinfo,
     time::{
@@ -32,7 +30,7 @@ use tokio::{
 };
 
 use self::lease::Lease;
-use crate::time::Instant;
+use crate::{stable_hash, time::Instant};
 
 /// Maximum number of threads for blocking work, mostly fsync. More threads would only queue at the
 /// disk.
@@ -190,9 +188,7 @@ fn group_limit() -> Option<u64> {
 /// Returns a hash of the kernel's boot id, or `None` if it cannot be read.
 fn boot_id() -> Option<u64> {
     let uuid = std::fs::read(BOOT_ID).ok().filter(|uuid| !uuid.is_empty())?;
-    let mut hasher = FxHasher::default();
-    hasher.write(&uuid);
-    Some(hasher.finish())
+    Some(stable_hash(&uuid))
 }
 
 /// Runs `f` on the pool for blocking work. Never completes if the runtime is shutting down: the

@@ -9,9 +9,8 @@
 //! starts has a namespace of its own each time, so the number of the mount itself is not as good.
 //! It serves where sysfs has no directory.
 
-use std::{fs, hash::Hasher, io, os::unix::fs::MetadataExt, path::Path};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
-use rustc_hash::FxHasher;
 use rustix::{
     fs::{AtFlags, CWD, StatxFlags, major, minor, statfs, statx},
     io::Errno,
@@ -33,9 +32,7 @@ pub(super) fn of(path: &Path) -> io::Result<u64> {
         None if statfs(path)?.f_type == TMPFS => (2, 0),
         None => (3, mount(path)?),
     };
-    let mut hasher = FxHasher::default();
-    [kind, device, number].into_iter().for_each(|word| hasher.write_u64(word));
-    Ok(hasher.finish())
+    Ok(crate::stable_hash(&[kind, device, number].map(u64::to_le_bytes).concat()))
 }
 
 /// Returns the number of the inode in sysfs of the superblock on a device. `None`: it has none, or

@@ -66,15 +66,6 @@ impl Files {
         open.is_known.store(true, Relaxed);
     }
 
-    /// Makes the charge of an open object known before a change of its space that is no change of
-    /// its content. Before all objects are counted, the count finds the new space.
-    pub fn know_charge(&self, object: &Object) {
-        if self.accounting.is_complete() {
-            let _shard = self.shard(object.fid);
-            self.begin_charge(object, Fid::ZERO, None);
-        }
-    }
-
     /// Counts an object again after a change.
     pub fn recount(&self, object: &Object) {
         object.charge.recounts.store(RECOUNTS, Relaxed);
@@ -167,7 +158,7 @@ impl Files {
 
     /// Takes an object out of the sums that is about to get a second name, under which it
     /// continues.
-    pub(super) fn begin_move(&self, object: Fid) {
+    pub fn begin_move(&self, object: Fid) {
         let shard = self.shard(object);
         let known = shard.peek(&object).and_then(|open| open.charge.replace(State::Unknown));
         self.take_charge(object, known);
@@ -219,22 +210,29 @@ impl Files {
 
     /// Counts an object in the second count of all objects
     /// ([`Recount`](sheen_objects::Recount)), and in the sums, unless it is counted there.
-    pub fn count_again(&self, object: Fid) {
+    ///
+    /// # Errors
+    /// Errors of the local file system: the second count lacks the object.
+    pub fn count_again(&self, object: Fid) -> io::Result<()> {
         let shard = self.shard(object);
         self.count_locked(object, false);
         if !self.accounting.is_counted(object) {
-            return;
+            return Ok(());
         }
         let count = |charge: &mut Charge| self.accounting.recount(object, charge);
         if shard.peek(&object).and_then(|open| open.charge.with(count)).is_some()
             || self.accounting.with_closed(object, count).is_some()
         {
-            return;
+            return Ok(());
         }
-        if let Ok(found) = self.disk.metadata(self.path(object)) {
-            let owner = self.accounting.record(object, Fid::ZERO).owner;
-            count(&mut Charge { owner, bytes: bytes_of(&found) });
+        match self.disk.metadata(self.path(object)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            found => {
+                let (bytes, owner) = (bytes_of(&found?), self.accounting.index().read(object)?.owner);
+                count(&mut Charge { owner, bytes });
+            }
         }
+        Ok(())
     }
 
     /// Sets file and owner of an object, which need not exist. Durable after a sync of the index.
@@ -300,13 +298,11 @@ impl Files {
         known.unwrap_or_else(|| self.accounting.index().read(object).ok()?.owner)
     }
 
-    /// Returns the owner in the record of an object, which need not exist. `None`: unknown.
-    ///
-    /// # Errors
-    /// Errors of the local file system.
-    pub fn recorded_owner(&self, object: Fid) -> io::Result<Option<Owner>> {
+    /// Returns the owner in the record of an object, which need not exist. `None`: unknown, or not
+    /// readable.
+    pub fn recorded_owner(&self, object: Fid) -> Option<Owner> {
         let _shard = self.shard(object);
-        Ok(self.accounting.index().read(object)?.owner)
+        self.accounting.record(object, Fid::ZERO).owner
     }
 
     /// Counts the objects again that have changed lately.
