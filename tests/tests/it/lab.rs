@@ -610,6 +610,10 @@ fn workloads_measure_all_patterns_with_the_right_data() {
     let results = |n: usize| record["Results"][n]["results"].as_array().expect("results");
     // Six patterns: write and read; two phases in two variations.
     assert_eq!((results(0).len(), results(1).len()), (12, 24));
+    let seconds = &record["seconds"];
+    let [ior, netflow, total] = ["/workloads/IOR", "/workloads/netflow", "/total"].map(|name| seconds.pointer(name));
+    let [ior, netflow, total] = [ior, netflow, total].map(|value| value.and_then(Value::as_f64).expect("seconds"));
+    assert!(ior > 0.0 && netflow > 0.0 && ior + netflow < total, "{seconds}");
     for measured in results(0).iter().chain(results(1)) {
         assert!(measured["values"][0].as_f64() > Some(0.0) && measured["gains"][0].as_f64() > Some(0.0), "{measured}");
     }

@@ -23,7 +23,10 @@ Examples:
   sheen lab workloads --experiment IOR.5,blast.13-15 some experiments, beside the static ones
   sheen lab workloads --mounts /mnt/a,/mnt/b         an existing file system
 
-The experiments are IOR.1-6, netflow.1-6 and blast.1-18.";
+The experiments are IOR.1-6, netflow.1-6 and blast.1-18.
+
+With the defaults and 2 processors, IOR takes about a minute, netflow two, and BLAST one. -i 1 takes
+a third of that. The output ends with the seconds of each workload.";
 
 /// Run the workloads of the paper on dynamic striping: IOR, a netflow analysis, BLAST
 #[derive(Parser, Clone, Debug)]

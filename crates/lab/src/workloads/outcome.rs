@@ -73,6 +73,10 @@ pub struct Group {
 pub struct Outcome {
     /// The workloads.
     pub groups: Vec<Group>,
+    /// Seconds of each workload with its preparation, by its name. The last one may have failed.
+    pub durations: Vec<(&'static str, f64)>,
+    /// Seconds of the run, with the setup and the removal of the file system.
+    pub seconds: f64,
 }
 
 impl Outcome {

@@ -3,7 +3,7 @@
 use crate::{
     output::Lines,
     stats::median,
-    workloads::outcome::{Group, Measured, Quantity},
+    workloads::outcome::{Group, Measured, Outcome, Quantity},
 };
 
 /// Prints the results.
@@ -32,6 +32,13 @@ impl Printer {
         self.lines.line("");
         comparisons(group).iter().for_each(|comparison| self.lines.line(comparison));
     }
+}
+
+/// Returns the seconds of each workload and of the run.
+pub fn durations(outcome: &Outcome) -> String {
+    let total = ("total", outcome.seconds);
+    let all = outcome.durations.iter().copied().chain([total]);
+    all.map(|(name, seconds)| format!("{name} {seconds:.1} s")).collect::<Vec<_>>().join(", ")
 }
 
 /// Compares the experiments by each quantity in a sentence: the best static one with the first, and
@@ -64,7 +71,16 @@ pub fn name(quantity: Quantity) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::{outcome::Outcome, patterns::IOR};
+    use crate::workloads::patterns::IOR;
+
+    #[test]
+    fn durations_are_those_of_each_workload_and_of_the_run() {
+        let mut outcome = Outcome { seconds: 3.04, ..Outcome::default() };
+        assert_eq!(durations(&outcome), "total 3.0 s");
+        outcome.durations = vec![("IOR", 15.21), ("netflow", 34.5)];
+        outcome.seconds = 52.96;
+        assert_eq!(durations(&outcome), "IOR 15.2 s, netflow 34.5 s, total 53.0 s");
+    }
 
     #[test]
     fn comparisons_name_the_best_static_and_dynamic_experiments() {

@@ -1,8 +1,8 @@
 //! Runs the workloads for a user: options, output, files with results.
 
-use std::io;
+use std::{io, time::Instant};
 
-use serde_json::json;
+use serde_json::{Map, json};
 
 use crate::{
     chart::{Chart, Panel, Scale, Values},
@@ -19,7 +19,7 @@ use crate::{
         args::WorkloadsArgs,
         blast, ior, netflow,
         outcome::{Group, Measured, Outcome, Quantity},
-        print::{Printer, comparisons, name},
+        print::{Printer, comparisons, durations, name},
         selection::{Selection, Workload},
         setup::Setup,
         system::System,
@@ -31,7 +31,7 @@ use crate::{
 /// # Errors
 /// A message for the user.
 pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
-    let began = Moment::now();
+    let (began, start) = (Moment::now(), Instant::now());
     if let Some(twice) = twice(&args.mounts) {
         return Err(format!("--mounts: {} is named twice", twice.display()));
     }
@@ -62,9 +62,11 @@ pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
     let mut outcome = Outcome::default();
     let result = run(args, &chosen, &system, &mut session, &mut outcome);
     drop(system);
+    outcome.seconds = start.elapsed().as_secs_f64();
     let mut printer = Printer { lines: Lines::new(&args.output) };
     session.above(|| {
         outcome.groups.iter().for_each(|group| printer.group(group));
+        printer.lines.line(&format!("\nDuration: {}", durations(&outcome)));
         if args.output.format == Some(Format::Csv) {
             csv(&outcome);
         }
@@ -72,8 +74,11 @@ pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
     let mut run = Circumstances::new("sheen lab workloads", words, args.repetitions, began);
     run.file_system = described;
     let group = |group: &Group| json!({ "workload": group.title, "results": group.results() });
+    let of_workloads: Map<_, _> =
+        outcome.durations.iter().map(|(name, seconds)| ((*name).to_owned(), json!(seconds))).collect();
     let fields = json!({
         "Parameters": { "nodes": mounts, "osts": osts, "ost_model": args.scratch.ost_model },
+        "seconds": { "workloads": of_workloads, "total": outcome.seconds },
         "Results": outcome.groups.iter().map(group).collect::<Vec<_>>(),
     });
     session.conclude(run, result, fields, || report(args, (mounts, osts), &outcome))
@@ -88,11 +93,16 @@ fn run(
 ) -> io::Result<()> {
     let mut setup = Setup { args, system, session, outcome };
     for Selection { workload, experiments } in chosen {
-        match workload {
-            Workload::Ior => ior::measure(&mut setup, experiments)?,
-            Workload::Netflow => netflow::measure(&mut setup, experiments)?,
-            Workload::Blast => blast::measure(&mut setup, &blast::Input::prepare(args, system)?, experiments)?,
-        }
+        let start = Instant::now();
+        let result = match workload {
+            Workload::Ior => ior::measure(&mut setup, experiments),
+            Workload::Netflow => netflow::measure(&mut setup, experiments),
+            Workload::Blast => {
+                blast::Input::prepare(args, system).and_then(|input| blast::measure(&mut setup, &input, experiments))
+            }
+        };
+        setup.outcome.durations.push((workload.name(), start.elapsed().as_secs_f64()));
+        result?;
     }
     Ok(())
 }
@@ -119,6 +129,7 @@ fn report(args: &WorkloadsArgs, (mounts, osts): (usize, u64), outcome: &Outcome)
         facts: vec![
             ("mounts and OSTs".into(), format!("{mounts} and {osts}")),
             ("disks".into(), args.scratch.ost_model.clone().unwrap_or_else(|| "not modelled".into())),
+            ("duration".into(), durations(outcome)),
         ],
         ..Report::default()
     })
