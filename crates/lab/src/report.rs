@@ -28,7 +28,7 @@ pub struct Report {
     pub warnings: Vec<String>,
     /// Charts, as SVG.
     pub charts: Vec<String>,
-    /// The results.
+    /// The results. The HTML lacks tables without rows.
     pub tables: Vec<Table>,
     /// Parameters of the run. The session puts its circumstances before them.
     pub facts: Vec<(String, String)>,
@@ -69,7 +69,7 @@ impl Report {
         for chart in &self.charts {
             writeln!(html, "<div class=\"chart\">{chart}</div>")?;
         }
-        for table in &self.tables {
+        for table in self.tables.iter().filter(|table| !table.rows.is_empty()) {
             write_table(&mut html, table)?;
         }
         html.push_str("<h2>Circumstances</h2>\n<div class=\"scroll\"><table class=\"facts\">\n");
@@ -132,5 +132,13 @@ mod tests {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert!(!html.contains("http"), "needs nothing from elsewhere");
+    }
+
+    #[test]
+    fn report_leaves_out_tables_without_rows() {
+        let costs = Table::new("Costs", ["part", "write"]).with([vec!["locks", "1"]]);
+        let report = Report { tables: vec![Table::new("Runs", ["job"]), costs], ..Report::default() };
+        let html = report.html().unwrap();
+        assert!(!html.contains("Runs") && html.contains("<h2>Costs</h2>"), "{html}");
     }
 }
