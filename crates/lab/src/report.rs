@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use crate::{output::OutputFile, table::Table};
 
+/// Charts shrink with the window down to 40 rem, and scroll sideways in a narrower one. On a phone
+/// with 390 pixels, a chart in full has texts of 4.5 pixels, which nobody can read.
 const STYLE: &str = "\
 body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:62rem;margin:0 auto;padding:1rem}\
 h1{font-size:1.5rem;line-height:1.25}h2{font-size:1.15rem;margin-top:2rem}\
@@ -108,6 +110,34 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chart::{Chart, Panel, Scale, Values};
+
+    /// Returns the numbers of all attributes of this name.
+    fn attributes(svg: &str, name: &str) -> Vec<f64> {
+        let start = format!(" {name}=\"");
+        svg.split(start.as_str()).skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok()).collect()
+    }
+
+    #[test]
+    fn charts_shrink_with_the_window_until_their_texts_have_8_pixels() {
+        let panel =
+            Panel { title: "MiB/s".into(), scale: Scale::Linear, values: Values::Curves(vec![vec![Some(1.0)]]) };
+        let chart = Chart {
+            title: "Writes".into(),
+            axis: "tasks".into(),
+            categories: vec!["1".into()],
+            series: vec!["median".into()],
+            panels: vec![panel],
+        };
+        let svg = chart.svg().unwrap();
+        assert!(svg.contains(" viewBox=\"0 0 "), "it can be scaled: {svg}");
+        let (width, fonts) = (attributes(&svg, "width")[0], attributes(&svg, "font-size"));
+        let smallest = fonts.into_iter().reduce(f64::min).unwrap();
+        // A rem has 16 pixels. On a phone, 358 pixels remain between the margins.
+        assert!(STYLE.contains(".chart{overflow-x:auto}svg{min-width:40rem;max-width:100%;height:auto}"), "{STYLE}");
+        let shown = |pixels: f64| smallest * pixels / width;
+        assert!(shown(640.0) >= 8.0 && shown(358.0) < 5.0, "{smallest} of {width}");
+    }
 
     #[test]
     fn report_contains_everything_and_escapes_names() {
