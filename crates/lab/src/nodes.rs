@@ -1,11 +1,14 @@
 //! Nodes: hosts, and mounts of one host that stand for nodes. Tasks use them in turn.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::launch;
+use crate::{launch, output::named};
 
 // A doc comment here would become the description of the tool in `--help`.
 #[allow(missing_docs, reason = "as above")]
@@ -22,6 +25,26 @@ pub struct PlaceArgs {
     /// [default: the working directory]
     #[arg(long, value_name = "DIR")]
     pub rendezvous: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    /// Checks that the mounts are directories.
+    ///
+    /// # Errors
+    /// A message for the user, with the path of the option.
+    pub fn check(&self) -> Result<(), String> {
+        self.mounts.iter().try_for_each(|mount| check_dir("--mounts", mount))
+    }
+}
+
+/// Checks that a path of an option is a directory.
+///
+/// # Errors
+/// A message for the user, with the option and the path.
+pub fn check_dir(option: &str, path: &Path) -> Result<(), String> {
+    let is_dir =
+        |found: fs::Metadata| found.is_dir().then_some(()).ok_or(io::Error::from(io::ErrorKind::NotADirectory));
+    fs::metadata(path).and_then(is_dir).map_err(|e| format!("{option}: {}", named("open", path, &e)))
 }
 
 /// The mounts of a run.
@@ -80,4 +103,21 @@ impl Nodes {
 /// A message for the user if it is not UTF-8.
 pub fn text(path: &Path) -> Result<&str, String> {
     path.to_str().ok_or_else(|| format!("{}: the name is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_names_the_option_and_the_path_of_the_user() {
+        let places =
+            |mounts: &[&str]| PlaceArgs { mounts: mounts.iter().map(PathBuf::from).collect(), ..PlaceArgs::default() };
+        assert_eq!(places(&[]).check(), Ok(()));
+        assert_eq!(places(&["/", "/dev"]).check(), Ok(()));
+        let refused = places(&["/", "/nonexistent/b"]).check().unwrap_err();
+        assert!(refused.starts_with("--mounts: cannot open /nonexistent/b: No such file"), "{refused}");
+        let refused = check_dir("-d", Path::new("/dev/null")).unwrap_err();
+        assert_eq!(refused, "-d: cannot open /dev/null: not a directory");
+    }
 }

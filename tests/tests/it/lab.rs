@@ -125,7 +125,10 @@ fn ior_refuses_bad_parameters_before_it_begins() {
         ("mdtest -d {a}/md", "no items"),
         ("mdtest -n 2 -T -d {a}/md", "cannot stat"),
         ("io500", "name a directory"),
-        ("io500 -d {a}/no", "cannot create"),
+        ("io500 -d {a}/no", "-d: cannot open"),
+        ("io500 --mounts {a}/,{b}/no", "/no: No such file"),
+        ("ior -w --mounts {a}/,{b}/no -o f", "--mounts: cannot open"),
+        ("mdtest -n 2 --mounts {a}/no,{b}/ -d md", "--mounts: cannot open"),
         ("io500 -d {a}/ --easy-transfer 3 --easy-block 8", "not a multiple"),
         ("io500 -d {a}/ --stonewall 0", "is not in 1..="),
     ] {

@@ -16,6 +16,7 @@ use crate::{
         run::{check_drop_caches, run},
     },
     machine,
+    nodes::check_dir,
     output::{Format, Lines},
     record::Circumstances,
     report::Report,
@@ -33,6 +34,9 @@ const STEPS: usize = Phase::ALL.len() + 4;
 /// A message for the user.
 pub fn main(args: &Io500Args, words: &str) -> Result<(), String> {
     let plan = Plan::new(args)?;
+    args.places.check()?;
+    // The run creates a directory of its own in that of the user.
+    plan.dir.parent().map_or(Ok(()), |dir| check_dir("-d", dir))?;
     if plan.drop_caches {
         check_drop_caches()?;
     }

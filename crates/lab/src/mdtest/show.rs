@@ -31,6 +31,7 @@ use crate::{
 /// A message for the user.
 pub fn main(args: &MdtestArgs, words: &str) -> Result<(), String> {
     let plan = Plan::new(args)?;
+    args.places.check()?;
     machine::check_memory(plan.memory_bytes() / u64::from(launch::hosts()))?;
     status_file::check(plan.status_file.as_deref(), plan.create)?;
     let format = args.output.format.unwrap_or_default();
