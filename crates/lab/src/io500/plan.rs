@@ -61,10 +61,13 @@ impl Plan {
     /// # Errors
     /// A message for the user.
     pub fn new(args: &Io500Args) -> Result<Plan, String> {
-        let Some(dir) = args.dir.as_ref().or(args.places.mounts.first()) else {
-            return Err("-d: name a directory of the file system to measure".into());
+        let dir = match (args.dir.as_ref(), args.places.mounts.first()) {
+            // A relative directory is in the first mount. `Nodes` refuses others outside of it.
+            (Some(dir), Some(first)) if !dir.starts_with(first) => first.join(dir),
+            (Some(dir), _) | (None, Some(dir)) => dir.clone(),
+            (None, None) => return Err("-d: name a directory of the file system to measure".into()),
         };
-        if text(dir)?.contains('@') {
+        if text(&dir)?.contains('@') {
             return Err("-d: mdtest separates directories by @, so their names cannot contain it".into());
         }
         let plan = Plan {
@@ -288,6 +291,15 @@ mod tests {
             let refused = plan(line).unwrap_err();
             assert!(refused.contains(message), "{line}: {refused}");
         }
+    }
+
+    #[test]
+    fn relative_directory_is_in_the_first_mount() {
+        let dir = |line: &str| plan(line).unwrap().dir.parent().unwrap().to_owned();
+        assert_eq!(dir("--mounts /a,/b -d x/y"), Path::new("/a/x/y"));
+        assert_eq!(dir("--mounts /a,/b -d /a/x"), Path::new("/a/x"));
+        assert_eq!(dir("--mounts a,b -d a/x"), Path::new("a/x"));
+        assert_eq!(dir("--mounts a,b"), Path::new("a"));
     }
 
     #[test]
