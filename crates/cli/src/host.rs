@@ -193,6 +193,11 @@ impl Host {
         }
     }
 
+    /// Records that all services of this process have started.
+    pub fn started(&self) {
+        self.server.set_complete(true);
+    }
+
     /// Waits for SIGTERM or SIGINT, upon which this process is to end.
     ///
     /// # Errors
@@ -392,6 +397,7 @@ impl Host {
 
     /// Stops all services in order: each commits and syncs its data.
     pub async fn stop(&self) {
+        self.server.set_complete(false);
         std::mem::take(&mut *self.config_tasks.lock()).into_values().for_each(|task| task.abort());
         self.stored_settings.stop(&self.rt);
         let mdts = std::mem::take(&mut *self.mdts.lock());

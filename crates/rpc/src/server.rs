@@ -8,7 +8,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Poll,
     time::Duration,
@@ -81,6 +81,8 @@ struct Inner {
     /// Permits for `bulk_total_max_bytes`.
     bulk: Arc<Semaphore>,
     targets: Mutex<Vec<String>>,
+    /// Whether all targets of the process are served ([`Server::set_complete`]).
+    complete: AtomicBool,
     acceptors: Mutex<Vec<JoinHandle<()>>>,
     connections: Mutex<BTreeMap<u64, Sender>>,
     connection_next: AtomicU64,
@@ -101,6 +103,7 @@ impl Server {
             bulk: Arc::new(Semaphore::new(bulk_max(config.bulk_total_max_bytes))),
             config,
             targets: Mutex::default(),
+            complete: AtomicBool::new(false),
             acceptors: Mutex::default(),
             connections: Mutex::default(),
             connection_next: AtomicU64::new(0),
@@ -119,6 +122,12 @@ impl Server {
         if !targets.iter().any(|t| t == target) {
             targets.push(target.to_owned());
         }
+    }
+
+    /// Records whether all targets of the process are served: true from the end of its start to the
+    /// begin of its stop. At other times the log does not report clients whose target is missing.
+    pub fn set_complete(&self, complete: bool) {
+        self.inner.complete.store(complete, Ordering::Relaxed);
     }
 
     /// Removes a target at once: its connections are closed. Requests being executed continue, but
@@ -266,7 +275,7 @@ impl Inner {
         let (target, session) = match found.and_then(|t| Ok((t.attach(&hello, nid, Some(sender.clone()))?, t))) {
             Ok((session, target)) => (target, session),
             Err(errno) => {
-                tracing::info!(peer = %sender.peer(), target_name = %hello.target, %errno, "refusing a client");
+                self.report_refusal(sender.peer(), &hello.target, errno);
                 let header = Header { status: errno.0, ..Header::new(Kind::Welcome, first.header.xid) };
                 let _ = sender.post(Frame { header, ..Frame::new(Kind::Welcome, 0) });
                 self.end(sender, &mut receiver).await;
@@ -301,6 +310,17 @@ impl Inner {
         sender.finish();
         let limit = Duration::from_millis(self.config.hello_timeout_ms);
         let _ = self.net.rt().timeout(limit, receiver.recv()).await;
+    }
+
+    /// Logs that a client was refused. During a start or a stop of this process, missing targets
+    /// are expected, and the client tries again. A new OST is an example: the MDT learns of it from
+    /// the MGS before it has its name here.
+    fn report_refusal(&self, peer: SocketAddr, target_name: &str, errno: Errno) {
+        if errno == Errno::ENODEV && !self.complete.load(Ordering::Relaxed) {
+            tracing::debug!(%peer, target_name, %errno, "refusing a client");
+        } else {
+            tracing::info!(%peer, target_name, %errno, "refusing a client");
+        }
     }
 
     /// Records each refusal in the audit trail, and some in the log.

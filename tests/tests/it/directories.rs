@@ -133,6 +133,18 @@ fn servers_refuse_the_directories_of_other_file_systems() {
 }
 
 #[test]
+fn start_and_stop_of_an_oss_log_no_refused_clients() {
+    let mut cluster = Cluster::start();
+    cluster.stop("oss");
+    cluster.spawn("oss");
+    eventually("the OSS is ready again", || cluster.log().matches("OSTs of many ready").count() == 2);
+    cluster.stop("oss");
+    // The MDT asks for its OSTs again while they stop and start.
+    let log = cluster.log();
+    assert!(!log.contains("refusing a client"), "{log}");
+}
+
+#[test]
 fn a_new_ost_waits_for_the_mdt_of_its_file_system() {
     let cluster = Cluster::start();
     let (dir, log) = (cluster.base.join("new-oss"), cluster.base.join("new-log"));

@@ -114,6 +114,7 @@ fn serve(dir: &Path, args: &ServerArgs, start: impl AsyncFnOnce(&Host) -> Result
                     never = host.watch_keys() => match never {},
                 }
                 started.set(true);
+                host.started();
                 host.wait_for_shutdown().await
             };
             let outcome = tokio::select! {

@@ -178,6 +178,7 @@ fn serve_or_say_why(
                 return Err(failure);
             }
         };
+        host.started();
         ready.ok();
         if let Some(mount) = &mount {
             // When a user unmounts it, the services continue: other mounts may use them.
