@@ -10,7 +10,8 @@ help: ## this list
 build: ## the sheen program and the C library, optimised: target/release/{sheen,liblustreapi.so}
 	$(CARGO) build --release -p sheen -p sheen-llapi
 
-demo: ## a file system with four layouts under ./demo, filled and checked; stays mounted
+demo: ## a file system with four layouts under ./demo (DEMO), filled and checked; stays mounted; needs 6 GB
+	@scripts/demo-space.sh "$(DEMO)"
 	@scripts/deps.sh run
 	$(CARGO) build --release -p sheen -p sheen-bench --bin sheen --bin demo
 	@target/release/demo $(DEMO)

@@ -10,7 +10,7 @@ use std::{
     io::{self, Read, Write},
     os::unix::{ffi::OsStrExt, fs::symlink},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Instant,
 };
 
@@ -26,7 +26,7 @@ struct Args {
     sheen: PathBuf,
 }
 
-/// Minimum size of the large file in bytes.
+/// Size of the large file in bytes. `scripts/demo-space.sh` knows it.
 const LARGE_BYTES: u64 = 1 << 30;
 /// Maximum number of files copied from the source tree: enough to be realistic, few enough for a
 /// minute.
@@ -205,26 +205,29 @@ fn rate(bytes: u64, start: Instant) -> f64 {
     bytes as f64 / (1 << 20) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Creates a real file of at least 1 GiB: an archive of the Rust toolchain that built this program,
-/// repeated as often as needed.
+/// Creates a real file of 1 GiB: an archive of the Rust toolchain that built this program, repeated
+/// if that is less, and cut off.
 fn large_file(dir: &Path) -> io::Result<PathBuf> {
     let path = dir.join("large.tar");
-    if fs::metadata(&path).is_ok_and(|m| m.len() >= LARGE_BYTES) {
+    if fs::metadata(&path).is_ok_and(|m| m.len() == LARGE_BYTES) {
         return Ok(path);
     }
     println!("# packing the Rust toolchain into {} as the large file", path.display());
     let out = Command::new("rustc").args(["--print", "sysroot"]).output()?;
     let sysroot = PathBuf::from(std::ffi::OsStr::from_bytes(out.stdout.trim_ascii()));
-    let part = dir.join("large.part");
     let mut file = File::create(&path)?;
-    while file.metadata()?.len() < LARGE_BYTES {
-        let status = Command::new("tar").arg("cf").arg(&part).arg("-C").arg(&sysroot).arg(".").status()?;
-        if !status.success() {
+    let mut left = LARGE_BYTES;
+    while left > 0 {
+        let mut tar = Command::new("tar");
+        let mut tar = tar.args(["cf", "-", "-C"]).arg(&sysroot).arg(".").stdout(Stdio::piped()).spawn()?;
+        // This closes the pipe, which ends tar where the archive is cut off.
+        let packed = tar.stdout.take().map_or(Ok(0), |pipe| io::copy(&mut pipe.take(left), &mut file))?;
+        let status = tar.wait()?;
+        left -= packed;
+        if left > 0 && (packed == 0 || !status.success()) {
             return Err(io::Error::other("tar failed"));
         }
-        io::copy(&mut File::open(&part)?, &mut file)?;
     }
-    fs::remove_file(part)?;
     Ok(path)
 }
 

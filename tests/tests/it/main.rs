@@ -8,6 +8,7 @@ mod changelog;
 mod coherence;
 mod commands;
 mod damage;
+mod demo;
 mod directories;
 mod dirstripe;
 mod docs;
