@@ -54,7 +54,7 @@ const CHANGELOG_WAITS_MAX: usize = 64;
 pub struct ChangelogReaders {
     /// Notified at a callback of the MDT, and after its restart.
     pub news: Notify,
-    /// A reader that waits has one.
+    /// Permits for readers that wait.
     pub seats: Semaphore,
 }
 

@@ -218,11 +218,7 @@ pub(crate) fn register(mdt: &Arc<Mdt>) {
     put("changelog_register", Param::order(reading(mdt, registered), writing(mdt, Mdt::register_user)));
     let deregister = |mdt: &Mdt, id: &str| {
         let id = id.trim().parse().map_err(|_| Errno::EINVAL)?;
-        mdt.change_users(|core| core.ns.changelog_deregister(id))?;
-        // Its reader may wait for records that do not come any more.
-        let readers = mdt.core.lock().changelog_readers.take_up_to(u64::MAX);
-        call(&readers);
-        Ok(())
+        mdt.change_users(|core| core.ns.changelog_deregister(id))
     };
     // The users whose deregistration is not durable. `lctl` waits for its own.
     let leaving = |mdt: &Mdt| mdt.core.lock().ns.changelog_leaving().map(|id| format!("{id}\n")).collect::<String>();

@@ -127,21 +127,23 @@ async fn round(mdt: &Arc<Mdt>) -> Result<()> {
             None => break (batch, round),
         }
     };
+    let mut readers = Vec::new();
     if let Some(batch) = &batch {
         commit(mdt, batch).await?;
-        let readers = {
+        {
             let mut core = mdt.core.lock();
             core.ns.committed(batch.last());
             core.authors.committed(batch.last());
-            mdt.committed_changelog(&mut core)
-        };
+            readers = mdt.committed_changelog(&mut core);
+        }
         commits.last_committed.fetch_max(batch.last(), Relaxed);
-        changelog::call(&readers);
     }
     commits.progress.send_modify(|p| {
         p.committed = commits.last_committed();
         p.round = round;
     });
+    // After those who wait for the commit.
+    changelog::call(&readers);
     if batch.is_some() {
         mdt.destroyer.wake();
         mdt.quotas.log.notify_one();

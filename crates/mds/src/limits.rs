@@ -232,7 +232,7 @@ impl Limits<'_> {
 
     /// Makes the user who opened a file one of the file system. Refuses nothing, because the user
     /// is for the changelog alone.
-    fn map_opener(&self, opener: &mut Opener) {
+    pub fn map_opener(&self, opener: &mut Opener) {
         let mut cred = opener.cred();
         let mapped = match &self.who {
             Who::User(user, _) => {

@@ -23,7 +23,7 @@ use sheen_rpc::Export;
 use sheen_wire::auth::{Proof, Role};
 use sheen_wire::ldlm::{Enqueue, Mode};
 use sheen_wire::mds::{
-    Answer, Call, Change, Closed, REOPENS_MAX, Reopened, Replay, Reply, Request, SEQUENCES_MAX, flags,
+    Answer, Call, Change, Closed, Opener, REOPENS_MAX, Reopened, Replay, Reply, Request, SEQUENCES_MAX, flags,
 };
 use sheen_wire::nodemap::Nodemaps;
 use sheen_wire::ost::{CAPABILITIES_MAX, CAPABILITY_PURPOSE, CAPABILITY_SECS, Capability, rights};
@@ -79,6 +79,14 @@ fn end_use(request: &mut Request) -> Option<()> {
         _ => return None,
     }
     Some(())
+}
+
+/// Removes the user who opened the file: the user is for the changelog alone, and the rules that
+/// mapped the ids may have changed since.
+fn forget_opener(request: &mut Request) {
+    if let Request::LayoutIntent { opener, .. } = request {
+        *opener = Opener::UNKNOWN;
+    }
 }
 
 /// An executed change, as its proof covers it.
@@ -354,6 +362,7 @@ impl Mdt {
         };
         let mut request = request.clone();
         request.prepare_replay(&done.reply, change.time);
+        forget_opener(&mut request);
         let layout = change.layout.as_ref().or(match &done.reply {
             Reply::Opened { entry, .. } | Reply::Entry(entry) => entry.layout.as_ref(),
             _ => None,
@@ -380,6 +389,8 @@ impl Mdt {
             if !self.is_proved(&holder, replay, request) {
                 return Err(Errno::EPERM);
             }
+        } else if let Request::LayoutIntent { opener, .. } = request {
+            limits.map_opener(opener); // the proof does not cover it
         }
         // The name may be absent now. Then this must not create a file with the objects of another.
         if let (Request::OpenCreate { cred, flags, .. }, Some(fid)) = (&*request, replay.named.first().copied())
@@ -392,12 +403,21 @@ impl Mdt {
 
     /// Whether an MDT has executed a replayed request for this holder.
     fn is_proved(&self, holder: &str, replay: &Replay, request: &Request) -> bool {
+        let mut request = request.clone();
+        forget_opener(&mut request);
         let Replay { transno, time, layout, named, proof, .. } = replay;
         let opens = matches!(request, Request::Open { .. } | Request::OpenCreate { .. } | Request::TmpFile { .. });
         let opened = named.first().copied().filter(|_| opens);
         let (mdt, transno, time) = (&self.name[..], *transno, *time);
-        let message =
-            frame::to_body(&ProvedChange { mdt, holder, request, transno, time, layout: layout.as_ref(), opened });
+        let message = frame::to_body(&ProvedChange {
+            mdt,
+            holder,
+            request: &request,
+            transno,
+            time,
+            layout: layout.as_ref(),
+            opened,
+        });
         match (message, self.net.signer(CHANGE_PURPOSE), proof) {
             (Ok(message), Some(signer), Some(proof)) => signer.is_valid(&message, proof),
             _ => false,

@@ -52,8 +52,8 @@ pub enum Callback {
         /// The object.
         resource: Resource,
     },
-    /// The changelog has new durable records, or a user of it was deregistered. Once for a client
-    /// that asked for it ([`crate::mds::Request::Changelog`]).
+    /// The changelog has new durable records. Once for a client that asked for it
+    /// ([`crate::mds::Request::Changelog`]).
     Changelog,
 }
 

@@ -171,7 +171,7 @@ impl Protocol for Selftest {
         request.op()
     }
 
-    /// A load takes its time.
+    /// A load is answered when it ends, up to two minutes later.
     fn waits_for_change(request: &selftest::Request) -> bool {
         matches!(request, selftest::Request::Load { .. })
     }

@@ -12,7 +12,8 @@ use crate::bulk::BULK_BYTES_MAX;
 pub const TARGET: &str = "selftest";
 /// Longest time of a load that a server sends, in milliseconds.
 pub const LOAD_TIME_MS_MAX: u32 = 60_000;
-/// Longest delay that a load adds, in microseconds: shorter than every timeout.
+/// Longest delay that a load adds, in microseconds: shorter than the 30 s after which pings without
+/// answer end a connection. With 5 s or more, a broken connection is not restored during the load.
 pub const LOAD_DELAY_US_MAX: u32 = 10_000_000;
 /// Maximum number of requests of a load under way.
 pub const LOAD_IN_FLIGHT_MAX: u32 = 256;
@@ -29,8 +30,9 @@ pub enum Request {
     /// Sends the requests of a load to the self-test of another server, and answers when it ends.
     /// It also ends with the client's connection. A server sends the loads of one client at a time.
     ///
-    /// EPERM: the client has no key of the cluster itself. EBUSY: another client measures. EINVAL:
-    /// the load is beyond a limit, or an address is invalid.
+    /// EPERM: the client has no key of the cluster itself, or the server authenticates nobody.
+    /// EBUSY: another client has its turn. EINVAL: the load is beyond a limit, or an address is
+    /// invalid.
     Load {
         /// Addresses of the other server (`10.0.0.1@tcp`), in the order to try.
         to: Vec<String>,

@@ -101,7 +101,7 @@ fn follower_prints_records_as_they_come_until_a_signal_ends_it() {
         sh("lctl --device sheen-MDT0000 changelog_register -m MKDIR").ok();
         // If a signal did not end the waits, the last loop would take longer than this test may.
         let follow = "out=$(mktemp); \
-             begin() { lfs changelog --follow sheen-MDT0000 > $out & reader=$!; }; \
+             begin() { : > $out; lfs changelog --follow sheen-MDT0000 >> $out & reader=$!; }; \
              until_printed() { until grep -q \" $1\\$\" $out; do sleep 0.1; done; }; \
              begin; mkdir first; until_printed first; mkdir second; until_printed second; \
              kill -KILL $reader; wait $reader; echo $?; \

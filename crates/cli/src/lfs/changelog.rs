@@ -38,7 +38,7 @@ usage: changelog_clear MDTNAME ID END\n\
 
 const OPTIONS: getopt::Spec =
     getopt::Spec { short: "fh", long: &[("follow", Value::No, "f"), ("help", Value::No, "h")] };
-/// Shortest time between two looks of `--follow` that find no new records. The mount usually waits
+/// Shortest time between two requests of `--follow` that find no records. The mount usually waits
 /// longer, unless many readers wait.
 const PAUSE: Duration = Duration::from_secs(1);
 

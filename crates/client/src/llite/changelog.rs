@@ -29,16 +29,19 @@ impl Client {
     pub(super) async fn changelog(&self, who: &Caller, start: u64, waits: bool) -> Result<Bytes> {
         let readers = self.mdc.changelog_readers();
         let seat = if waits { readers.seats.try_acquire().ok() } else { None };
-        // A callback that comes before the reply counts.
-        let mut news = pin!(readers.news.notified());
-        news.as_mut().enable();
-        let records = self.ask_changelog(who, start, seat.is_some()).await?;
-        if seat.is_none() || !changelog::decode(&records).map_err(|_| Errno::EPROTO)?.is_empty() {
-            return Ok(records);
-        }
-        match self.rt.timeout(WAIT_MAX, news).await {
-            Ok(()) => self.ask_changelog(who, start, false).await,
-            Err(_) => Ok(records),
+        let end = self.rt.now() + WAIT_MAX;
+        loop {
+            // A callback that comes before the reply counts.
+            let mut news = pin!(readers.news.notified());
+            news.as_mut().enable();
+            let left = end.since(self.rt.now());
+            let notify = seat.is_some() && !left.is_zero();
+            let records = self.ask_changelog(who, start, notify).await?;
+            if !notify || !changelog::decode(&records).map_err(|_| Errno::EPROTO)?.is_empty() {
+                return Ok(records);
+            }
+            // The callback may be about a record before `start`, or the MDT was restarted.
+            let _ = self.rt.timeout(left, news).await;
         }
     }
 

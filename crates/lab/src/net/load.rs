@@ -79,7 +79,15 @@ impl Remote {
             return Err(format!("{from}: {NO_RIGHT}"));
         }
         let resolve = |node: &Node| connection.resolve(node.nids()).map_err(|e| format!("{node}: {e}"));
-        let (own, other) = (resolve(from)?, resolve(to)?);
+        let (own, mut other) = (resolve(from)?, resolve(to)?);
+        // On another host a loopback address leads to that host itself.
+        let is_loopback = |nid: &Nid| matches!(nid, Nid::Tcp(addr) if addr.ip().is_loopback());
+        if !own.iter().any(is_loopback) {
+            other.retain(|nid| !is_loopback(nid));
+        }
+        if other.is_empty() {
+            return Err(format!("--to {to}: {from} cannot reach its loopback address; name another NID"));
+        }
         if other.iter().any(|nid| own.contains(nid)) {
             return Err(same_server(from, to));
         }

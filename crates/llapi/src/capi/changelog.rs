@@ -52,7 +52,7 @@ const XATTR_BYTES: usize = 256;
 /// Lustre's types of networks.
 const SOCKLND: u64 = 2;
 const LOLND: u64 = 9;
-/// Shortest time between two looks of a follower that find no new records; in milliseconds for
+/// Shortest time between two requests of a follower that find no records; in milliseconds for
 /// poll(2).
 const PAUSE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const PAUSE_MS: i64 = 1000;

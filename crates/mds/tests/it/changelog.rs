@@ -166,24 +166,6 @@ fn reader_at_the_end_gets_a_callback_once_a_record_is_durable() {
 }
 
 #[test]
-fn reader_gets_a_callback_when_a_user_is_deregistered() {
-    with_clients(async |host, [a, b, _]| {
-        register(host);
-        until(&host.rt, || host.param(REGISTER) == "7 cl1\n").await;
-        assert_eq!(read_on(&a, 1).await, 0);
-        set(host, "mdd.*.changelog_deregister", "1");
-        let mut called = Vec::new();
-        until(&host.rt, || {
-            called.extend(a.called());
-            !called.is_empty()
-        })
-        .await;
-        assert_eq!(called, [Callback::Changelog]);
-        assert!(b.called().is_empty(), "it does not wait");
-    });
-}
-
-#[test]
 fn idle_user_is_deregistered_while_gc_is_on() {
     with_host(1, config(), async |_, rt, host| {
         register(&host);

@@ -115,6 +115,22 @@ fn server_refuses_loads_of_issued_keys_and_beyond_limits() {
 }
 
 #[test]
+fn server_without_authentication_sends_no_load() {
+    let sim = Sim::new(5, config());
+    let to = sim.addr(TO, PORT);
+    sim.run(async {
+        let net = Net::new(sim.rt(FROM));
+        let server = Server::new(net.clone());
+        server.add::<Selftest>(TARGET, SelftestService::new(&net));
+        server.listen(sim.addr(FROM, PORT)).await.unwrap();
+        let nids = vec![Nid::Tcp(sim.addr(FROM, PORT))];
+        let tool: Arc<Import<Selftest>> = Import::new(Net::new(sim.rt(TOOL)), ImportConfig::new("tool", TARGET, nids));
+        assert_eq!(load(&tool, to, LOAD).await, Err(Errno::EPERM));
+    })
+    .unwrap();
+}
+
+#[test]
 fn load_to_a_server_that_does_not_answer_fails_with_the_reason() {
     let sim = Sim::new(3, config());
     let to = sim.addr(TO, PORT);

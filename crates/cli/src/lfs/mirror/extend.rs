@@ -67,7 +67,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 
 /// Adds the mirrors to one file.
 fn add(tool: &mut Tool, path: &Path, own: &ExtendOptions, template: Option<&Template>) -> Result<()> {
-    let there = mirrors_of(tool, path);
+    let there = mirrors_of(tool, path)?;
     let template = match own.total.map(|total| total.saturating_sub(there)) {
         Some(0) => {
             let path = path.display();
@@ -133,9 +133,14 @@ fn own(args: &[OsString]) -> Result<(ExtendOptions, Vec<OsString>), String> {
     Ok((own, rest))
 }
 
-/// Returns the number of mirrors of a file. A file without mirrors counts as one.
-fn mirrors_of(tool: &Tool, path: &Path) -> u16 {
-    tool.fs.layout(path).map_or(1, |layout| layout.mirror_ids().len()).max(1) as u16
+/// Returns the number of mirrors of a file. A file without mirrors, or without a layout, counts as
+/// one.
+fn mirrors_of(tool: &Tool, path: &Path) -> Result<u16> {
+    match tool.fs.layout(path) {
+        Ok(layout) => Ok(layout.mirror_ids().len().max(1) as u16),
+        Err(Errno::ENODATA) => Ok(1),
+        Err(e) => Err(e),
+    }
 }
 
 /// Returns a template with `count` mirrors like that of `one`. One mirror more than the limit is
