@@ -128,8 +128,8 @@ impl Prober<'_> {
         fs::create_dir(&place).map_err(|e| named("create", &place, &e))?;
         self.program.setstripe(&place, &job.layout.iter().map(String::as_str).collect::<Vec<_>>())?;
         let run = self.ior(&workload).map_err(io::Error::other)?;
-        let outcome = ior::run_with_shape(&run, session)?;
-        let shape = outcome.shape.ok_or_else(|| {
+        let outcome = ior::run_with_layout(&run, session)?;
+        let shape = outcome.layout.as_ref().map(|layout| layout.shape).ok_or_else(|| {
             io::Error::other(format!("a file with the layout {} has no stripes", job.layout.join(" ")))
         })?;
         let accesses = [(Direction::Write, step::Access::Write), (Direction::Read, step::Access::Read)];

@@ -1,5 +1,5 @@
-//! `sheen lab advise` with mirrors, pools and several mounts; tools of the lab with `--mounts` of
-//! an ordinary user.
+//! `sheen lab advise` with mirrors, pools and several mounts; `sheen lab ior` in pools; tools of the
+//! lab with `--mounts` of an ordinary user.
 
 use std::{fs, path::Path};
 
@@ -94,6 +94,35 @@ fn advice_for_a_pool_has_layouts_and_rates_of_its_osts() {
         assert!(text(&asked, "command").ends_with(" -p p1 /mnt/c1/plain"), "{asked}");
         let unknown = lab(s, &format!("{JOB} --pool p3 /mnt/c1/plain"));
         assert!(unknown.code == 1 && unknown.err.contains("has no pool p3"), "{unknown:?}");
+    });
+}
+
+#[test]
+fn ior_predicts_files_of_a_pool_by_the_model_of_its_osts() {
+    with_model("ior-pools", |s| {
+        let made = "mkdir pooled; lfs setstripe -c 1 -p p1 pooled
+            lfs setstripe -c 1 -p p1 two.00000000; lfs setstripe -c 1 -p p2 two.00000001";
+        s.sh(Path::new(MNT), made).ok();
+        let ior = "ior -N 2 -w -e -t 64k -b 256k";
+        assert!(lab(s, &format!("{ior} -o /mnt/c1/plain")).ok().contains("predicted write"), "the model of all OSTs");
+        let in_pool = format!("{ior} -o /mnt/c1/pooled/f");
+        let none = lab(s, &in_pool).ok();
+        let calibrate = "run `sheen lab model --calibrate /mnt/c1/pooled --pool p1`";
+        assert!(none.contains("no prediction") && none.contains(calibrate), "{none}");
+        assert!(!none.contains("predicted write"), "not by the model of all OSTs: {none}");
+        let none = json(s, &in_pool);
+        assert!(text(&none, "no prediction").ends_with(calibrate), "{none}");
+        assert_eq!(none["predictions"].as_array().map(Vec::len), Some(0), "{none}");
+        let buffered = lab(s, "ior -w -t 64k -b 256k -o /mnt/c1/pooled/f").ok();
+        assert!(!buffered.contains("no prediction"), "no model predicts it: {buffered}");
+
+        lab(s, "model --calibrate /mnt/c1 --pool p1 --nodes 2 --size 1m -i 1").ok();
+        let own = json(s, &in_pool);
+        assert!(own["predictions"][0]["direction"] == "write" && own["no prediction"].is_null(), "{own}");
+        let runs = |pool: &str| json(s, &format!("model /mnt/c1 {pool}"))["Results"].as_array().map(Vec::len);
+        assert_eq!((runs("--pool p1"), runs("")), (Some(1), Some(1)), "each model has its runs");
+        let two = json(s, &format!("{ior} -E -F -o /mnt/c1/two"));
+        assert_eq!(text(&two, "no prediction"), "the files are in different pools");
     });
 }
 

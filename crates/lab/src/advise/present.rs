@@ -8,7 +8,7 @@ use sheen_layout::{Asked, Count, Layout, Pattern, Pool, Spec, TemplateComponent,
 use crate::{
     predict::{
         load::Workload,
-        shape::{Shape, read_lov},
+        shape::{JobLayout, Shape, read_lov},
     },
     processes::mount_info,
 };
@@ -18,7 +18,8 @@ use crate::{
 pub fn shape(path: &Path, workload: &Workload, osts: u32) -> Option<Shape> {
     let bytes = workload.size * if workload.files { 1 } else { u64::from(workload.tasks) };
     if path.is_file() {
-        return Shape::of_files(&[path.to_owned()], bytes).map(|shape| Shape { all_osts: None, ..shape });
+        let layout = JobLayout::of_files(&[path.to_owned()], bytes)?;
+        return Some(Shape { all_osts: None, ..layout.shape });
     }
     let info = mount_info(path).ok()?;
     let default = Spec {

@@ -6,14 +6,14 @@ use crate::{
     ior::{
         outcome::{Outcome, Phase},
         plan::Plan,
-        prediction::Compared,
+        prediction::Predictions,
         step::Access,
     },
     stats::{median, range},
 };
 
 /// Returns the fields of IOR in the record of a run.
-pub fn fields(plan: &Plan, outcome: &Outcome, predictions: &[Compared]) -> Value {
+pub fn fields(plan: &Plan, outcome: &Outcome, predictions: &Predictions) -> Value {
     let path = plan.path(0, 0, 0);
     let results: Vec<Value> = outcome.phases.iter().map(|phase| result(plan, phase)).collect();
     json!({
@@ -26,7 +26,8 @@ pub fn fields(plan: &Plan, outcome: &Outcome, predictions: &[Compared]) -> Value
             "errors": outcome.errors,
         }],
         "summary": summary(outcome),
-        "predictions": predictions,
+        "predictions": predictions.compared,
+        "no prediction": predictions.missing,
     })
 }
 

@@ -14,7 +14,7 @@ pub mod task;
 
 pub use outcome::{Outcome, Phase};
 pub use plan::{Plan, dir_of};
-pub use show::{main, run_quietly, run_with_shape};
+pub use show::{main, run_quietly, run_with_layout};
 
 /// Checks the options of a run.
 ///

@@ -11,7 +11,7 @@ use crate::{
         plan::Plan,
         step::{Access, Progress, Report},
     },
-    predict::shape::Shape,
+    predict::shape::JobLayout,
     span::Span,
 };
 
@@ -105,9 +105,9 @@ pub struct Outcome {
     /// Transfers whose data was wrong, in all checks.
     pub errors: u64,
     /// Whether the layout of the files is wanted.
-    pub wants_shape: bool,
+    pub wants_layout: bool,
     /// Layout of the files. `None`: not known, or no layout of Sheen.
-    pub shape: Option<Shape>,
+    pub layout: Option<JobLayout>,
 }
 
 impl Outcome {

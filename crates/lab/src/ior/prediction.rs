@@ -1,9 +1,13 @@
-//! The prediction of a run by the model of its file system.
+//! The prediction of a run by the model of its file system, or of the pool of its files.
 //!
 //! A run is predicted if the model covers it: data that reaches the servers (writes with `-e`,
 //! reads of what another node has written), whole phases, contiguous blocks, one host.
+//!
+//! Invariants:
+//! * Files of a pool are predicted by the model of this pool alone.
+//! * A user without any model of the file system sees nothing of predictions.
 
-use std::io;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use serde::Serialize;
 
@@ -19,8 +23,9 @@ use crate::{
         costs::Prediction,
         fit,
         load::{Direction, Load, Workload},
+        shape::JobLayout,
         store::{Model, Run, Store},
-        system::model_at,
+        system::{System, calibration, is_modelled},
     },
     stats::median,
 };
@@ -41,9 +46,28 @@ pub struct Compared {
     pub error: f64,
 }
 
-/// Returns the model of the file system of a run; `None`: there is none, or it does not cover the
+/// The predictions of a run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Predictions {
+    /// The predicted phases.
+    pub compared: Vec<Compared>,
+    /// Why the run is not predicted although it could be, and the command that changes that.
+    pub missing: Option<String>,
+    /// Why a prediction was not stored.
+    pub not_stored: Option<String>,
+}
+
+/// The models of the file system of a run, and of its pools.
+#[derive(Debug)]
+pub struct Models {
+    store: Store,
+    /// A directory of the file system: the nearest one to the run's files.
+    dir: PathBuf,
+}
+
+/// Returns the models of the file system of a run. `None`: there are none, or they do not cover the
 /// run.
-pub fn model(plan: &Plan) -> Option<(Store, Model)> {
+pub fn models(plan: &Plan) -> Option<Models> {
     let covered = launch::hosts() == 1
         && plan.random_offset.is_none()
         && !(plan.direct || plan.fsync_per_write)
@@ -53,7 +77,7 @@ pub fn model(plan: &Plan) -> Option<(Store, Model)> {
     let store = Store::of_user().filter(|_| covered)?;
     let path = plan.path(0, 0, 0);
     let dir = dir_of(&path).ancestors().find(|dir| dir.exists())?;
-    model_at(dir, &store).map(|model| (store, model))
+    is_modelled(dir, &store).then(|| Models { store, dir: dir.to_owned() })
 }
 
 /// Whether each task reads what another node has written, and no node has read it before.
@@ -69,31 +93,60 @@ fn reads_from_others(plan: &Plan) -> bool {
     once && !plan.check_read && !plan.check_write && (0..plan.repetitions.min(REPETITIONS_MAX)).all(others)
 }
 
-/// Compares a run with its prediction, and stores both.
-///
-/// # Errors
-/// They cannot be stored.
-pub fn compare(
-    plan: &Plan,
-    outcome: &Outcome,
-    began: Moment,
-    (store, model): &(Store, Model),
-) -> (Vec<Compared>, io::Result<()>) {
-    let workload = workload(plan);
-    let Some(shape) = outcome.shape else { return (Vec::new(), Ok(())) };
-    let load = Load::of(&workload, &shape, model.osts);
+/// Returns the phases of a run that a model can predict, each with the rates of its repetitions.
+fn covered(plan: &Plan, outcome: &Outcome) -> Vec<(Direction, Vec<f64>)> {
     let from_others = reads_from_others(plan);
-    let covered = [(Direction::Write, Access::Write, plan.fsync), (Direction::Read, Access::Read, from_others)];
-    let (mut all, mut stored) = (Vec::new(), Ok(()));
-    for (direction, access, covered) in covered {
-        let rates: Vec<f64> = outcome.of(access).map(Phase::bandwidth).collect();
-        let Some(costs) = model.costs(direction).filter(|_| covered && !rates.is_empty()) else { continue };
-        let (predicted, measured) = (costs.predict(&load), median(&rates));
-        let run = Run::new(model, &began.iso(), direction, (workload, shape), predicted, measured);
-        stored = stored.and(store.add(&run));
-        all.push(Compared { direction, predicted, measured, error: fit::error(predicted.rate, measured) });
+    let phases = [(Direction::Write, Access::Write, plan.fsync), (Direction::Read, Access::Read, from_others)];
+    let phases = phases.into_iter().filter(|(.., covered)| *covered);
+    let rates = |access| outcome.of(access).map(Phase::bandwidth).collect::<Vec<f64>>();
+    let rated = phases.map(|(direction, access, _)| (direction, rates(access)));
+    rated.filter(|(_, rates)| !rates.is_empty()).collect()
+}
+
+impl Models {
+    /// Compares a run with its prediction, and stores both.
+    pub fn compare(&self, plan: &Plan, outcome: &Outcome, began: Moment) -> Predictions {
+        let mut predictions = Predictions::default();
+        let phases = covered(plan, outcome);
+        // A layout that is not known, or is on the MDT, has no prediction.
+        let Some(JobLayout { shape, pools }) = outcome.layout.as_ref().filter(|_| !phases.is_empty()) else {
+            return predictions;
+        };
+        let model = match self.of_pools(pools) {
+            Ok(model) => model,
+            Err(reason) => return Predictions { missing: Some(reason), ..predictions },
+        };
+        let workload = workload(plan);
+        let load = Load::of(&workload, shape, model.osts);
+        for (direction, rates) in phases {
+            let Some(costs) = model.costs(direction) else { continue };
+            let (predicted, measured) = (costs.predict(&load), median(&rates));
+            let run = Run::new(&model, &began.iso(), direction, (workload, *shape), predicted, measured);
+            if let Err(e) = self.store.add(&run) {
+                predictions.not_stored = Some(e.to_string());
+            }
+            let error = fit::error(predicted.rate, measured);
+            predictions.compared.push(Compared { direction, predicted, measured, error });
+        }
+        predictions
     }
-    (all, stored)
+
+    /// Returns the model of the pool of a job's files; that of the file system if they are in none.
+    ///
+    /// # Errors
+    /// There is no such model, or the files are in several pools. A text for the user.
+    fn of_pools(&self, pools: &BTreeSet<Option<String>>) -> Result<Model, String> {
+        let pool = match pools.first() {
+            Some(pool) if pools.len() == 1 => pool.as_deref(),
+            _ => return Err("the files are in different pools".into()),
+        };
+        let system = System::in_pool(&self.dir, pool).map_err(|e| e.to_string())?;
+        let model = system.model(&self.store).map_err(|e| e.to_string())?;
+        model.ok_or_else(|| {
+            let calibrate = calibration(&self.dir, pool);
+            format!("there is no model of {} with its present OSTs: run `{calibrate}`", system.name())
+        })
+    }
 }
 
 fn workload(plan: &Plan) -> Workload {

@@ -5,7 +5,7 @@ use crate::{
     ior::{
         outcome::{Outcome, Phase},
         plan::{Plan, Reorder},
-        prediction::Compared,
+        prediction::{Compared, Predictions},
         step::Access,
     },
     machine,
@@ -186,12 +186,15 @@ impl Printer<'_> {
         self.pair("Finished", Moment::now().ctime());
     }
 
-    /// Prints what the model of the file system has predicted.
-    pub fn predictions(&mut self, all: &[Compared]) {
+    /// Prints what the model of the file system or pool has predicted, or why it has not.
+    pub fn predictions(&mut self, predictions: &Predictions) {
         if !self.is_table() {
             return;
         }
-        for Compared { direction, predicted, measured, error } in all {
+        if let Some(reason) = &predictions.missing {
+            self.pair("no prediction", reason);
+        }
+        for Compared { direction, predicted, measured, error } in &predictions.compared {
             let text = format!(
                 "{:.0} MiB/s ({measured:.0} measured, error {:.0} %), limited by {}",
                 predicted.rate,

@@ -16,14 +16,14 @@ use crate::{
         task,
     },
     output::named,
-    predict::shape::Shape,
+    predict::shape::JobLayout,
     session::Session,
     status_file, stop,
     team::Team,
 };
 
 /// Most files whose layouts are read.
-const SHAPES_MAX: usize = 64;
+const LAYOUTS_MAX: usize = 64;
 
 /// Runs a plan. Removes the files that it has created, unless `-k` is set; also after an error.
 ///
@@ -187,8 +187,8 @@ impl Run<'_, '_> {
         }
         self.team.barrier()?;
         let reports: Vec<Report> = self.team.gather()?;
-        if self.outcome.wants_shape && self.outcome.shape.is_none() {
-            self.outcome.shape = self.shape();
+        if self.outcome.wants_layout && self.outcome.layout.is_none() {
+            self.outcome.layout = self.layout();
         }
         let phase = Phase::new(plan, access, repetition, &reports, stonewall);
         self.note(phase);
@@ -196,12 +196,12 @@ impl Run<'_, '_> {
     }
 
     /// Returns the layout of the files.
-    fn shape(&self) -> Option<Shape> {
+    fn layout(&self) -> Option<JobLayout> {
         let plan = self.plan;
-        let ranks = plan.writers().into_iter().take(SHAPES_MAX);
+        let ranks = plan.writers().into_iter().take(LAYOUTS_MAX);
         let paths: Vec<PathBuf> = ranks.map(|rank| plan.path(rank, rank, self.repetition)).collect();
         let files = if plan.file_per_process { u64::from(plan.tasks) } else { 1 };
-        Shape::of_files(&paths, plan.bytes() / files)
+        JobLayout::of_files(&paths, plan.bytes() / files)
     }
 
     fn stonewall(&mut self, access: Access) -> io::Result<Option<Vec<Progress>>> {

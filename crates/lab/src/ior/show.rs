@@ -10,7 +10,7 @@ use crate::{
         json,
         outcome::{Outcome, Phase},
         plan::Plan,
-        prediction,
+        prediction::{self, Predictions},
         print::Printer,
         run::run,
         step::Access,
@@ -45,17 +45,16 @@ pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
         let fate = if plan.use_existing { "overwritten" } else { "deleted" };
         session.warn(format!("the file {} exists already and will be {fate}", path.display()));
     }
-    let model = prediction::model(&plan);
-    let mut outcome = Outcome { wants_shape: model.is_some(), ..Outcome::default() };
+    let models = prediction::models(&plan);
+    let mut outcome = Outcome { wants_layout: models.is_some(), ..Outcome::default() };
     let result = run(&plan, &mut outcome, &mut session, &mut printer);
     printer.summary(&outcome);
-    let mut predictions = Vec::new();
-    if let (Ok(()), Some(model)) = (&result, &model) {
-        let (all, stored) = prediction::compare(&plan, &outcome, began, model);
-        printer.predictions(&all);
-        predictions = all;
-        if let Err(e) = stored {
-            session.warn(e.to_string());
+    let mut predictions = Predictions::default();
+    if let (Ok(()), Some(models)) = (&result, &models) {
+        predictions = models.compare(&plan, &outcome, began);
+        printer.predictions(&predictions);
+        if let Some(warning) = &predictions.not_stored {
+            session.warn(warning.clone());
         }
     }
     let mut run = Circumstances::new("sheen lab ior", words, plan.repetitions, began);
@@ -80,8 +79,8 @@ pub fn run_quietly(plan: &Plan, session: &mut Session) -> io::Result<Outcome> {
 ///
 /// # Errors
 /// As [`run_quietly`].
-pub fn run_with_shape(plan: &Plan, session: &mut Session) -> io::Result<Outcome> {
-    quietly(plan, session, Outcome { wants_shape: true, ..Outcome::default() })
+pub fn run_with_layout(plan: &Plan, session: &mut Session) -> io::Result<Outcome> {
+    quietly(plan, session, Outcome { wants_layout: true, ..Outcome::default() })
 }
 
 fn quietly(plan: &Plan, session: &mut Session, mut outcome: Outcome) -> io::Result<Outcome> {

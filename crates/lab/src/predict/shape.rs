@@ -12,6 +12,15 @@ use sheen_wire::control::open_name;
 /// Longest value of `lustre.lov`.
 const LOV_BYTES_MAX: usize = 64 << 10;
 
+/// The layouts of the files of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobLayout {
+    /// Layout of each file: that of most bytes, in the mirror that is written.
+    pub shape: Shape,
+    /// The pools of the files' bytes; `None`: no pool. At least one entry.
+    pub pools: BTreeSet<Option<String>>,
+}
+
 /// A striped layout, or a component of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Shape {
@@ -25,21 +34,30 @@ pub struct Shape {
     pub all_osts: Option<u32>,
 }
 
-impl Shape {
-    /// Returns the layout of the files of a job, each of `size` bytes: that of most bytes of the
-    /// first one, in the mirror that is written. `None`: these bytes are on the MDT, or the file
-    /// has no layout of Sheen.
-    pub fn of_files(paths: &[PathBuf], size: u64) -> Option<Shape> {
-        let mut all: Vec<(Shape, BTreeSet<u32>)> = Vec::new();
-        for path in paths {
-            all.push(Shape::of_layout(&Layout::decode(&read_lov(path)?).ok()?, size)?);
-        }
-        let (first, _) = *all.first()?;
-        let osts: BTreeSet<u32> = all.iter().flat_map(|(_, osts)| osts).copied().collect();
-        Some(Shape { all_osts: u32::try_from(osts.len()).ok(), ..first })
-    }
+/// The component of a file with most of its bytes.
+struct Largest {
+    shape: Shape,
+    osts: BTreeSet<u32>,
+    pool: Option<String>,
+}
 
-    fn of_layout(layout: &Layout, size: u64) -> Option<(Shape, BTreeSet<u32>)> {
+impl JobLayout {
+    /// Returns the layouts of the files of a job, each of `size` bytes. The shape is that of the
+    /// first one. `None`: most bytes of a file are on the MDT, or a file has no layout of Sheen.
+    pub fn of_files(paths: &[PathBuf], size: u64) -> Option<JobLayout> {
+        let mut all: Vec<Largest> = Vec::new();
+        for path in paths {
+            all.push(Largest::of(&Layout::decode(&read_lov(path)?).ok()?, size)?);
+        }
+        let first = all.first()?.shape;
+        let osts: BTreeSet<u32> = all.iter().flat_map(|largest| &largest.osts).copied().collect();
+        let shape = Shape { all_osts: u32::try_from(osts.len()).ok(), ..first };
+        Some(JobLayout { shape, pools: all.into_iter().map(|largest| largest.pool).collect() })
+    }
+}
+
+impl Largest {
+    fn of(layout: &Layout, size: u64) -> Option<Largest> {
         let written = layout.primary(|_| true).and_then(|id| layout.mirror(id));
         let layout = written.as_ref().unwrap_or(layout);
         let with_data = layout.components().iter().filter(|component| component.is_instantiated());
@@ -48,9 +66,12 @@ impl Shape {
         let osts: BTreeSet<u32> = largest.objects().iter().map(|stripe| stripe.ost).collect();
         let stripe_size = u64::from(largest.stripe_size).max(1);
         let shape = Shape { stripes, osts: osts.len() as u32, stripe_size, all_osts: None };
-        (!largest.is_on_mdt()).then_some((shape, osts))
+        let pool = largest.pool.as_ref().map(|pool| pool.as_str().to_owned());
+        (!largest.is_on_mdt()).then_some(Largest { shape, osts, pool })
     }
+}
 
+impl Shape {
     /// Describes the layout: `16 stripes of 1 MiB on 4 OSTs`.
     pub fn name(&self) -> String {
         let stripes = crate::stats::counted(self.stripes, "stripe");
@@ -70,7 +91,7 @@ pub fn read_lov(path: &Path) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use sheen_layout::Stripe;
+    use sheen_layout::{Pool, Stripe};
     use sheen_wire::Fid;
 
     use super::*;
@@ -78,9 +99,13 @@ mod tests {
     #[test]
     fn shape_counts_stripes_and_osts() {
         let stripes = [0, 1, 0, 1].map(|ost| Stripe { object: Fid::new(0x1_0000_0000, 5), ost });
-        let layout = Layout::new(Fid::new(0x2_0000_0400, 1), 1 << 20, None, stripes.to_vec()).unwrap();
-        let (shape, osts) = Shape::of_layout(&layout, 1 << 30).unwrap();
-        assert_eq!(osts, BTreeSet::from([0, 1]));
+        let of = |pool: Option<Pool>| {
+            let layout = Layout::new(Fid::new(0x2_0000_0400, 1), 1 << 20, pool, stripes.to_vec()).unwrap();
+            Largest::of(&layout, 1 << 30).unwrap()
+        };
+        let Largest { shape, osts, pool } = of(None);
+        assert_eq!((osts, pool), (BTreeSet::from([0, 1]), None));
+        assert_eq!(of(Pool::new("fast").ok()).pool.as_deref(), Some("fast"));
         assert_eq!((shape.stripes, shape.osts, shape.stripe_size), (4, 2, 1 << 20));
         assert_eq!(shape.name(), "4 stripes of 1 MiB on 2 OSTs");
     }

@@ -23,6 +23,8 @@ use crate::{
 
 /// Version of the files. Another one is as if there were none.
 const VERSION: u32 = 2;
+/// End of the names of models' files.
+const SUFFIX: &str = ".json";
 /// Bytes from which no further runs are stored.
 const RUNS_BYTES_MAX: u64 = 16 << 20;
 
@@ -105,8 +107,13 @@ impl Key {
 
     /// Returns the name of the model's file.
     fn file(&self) -> String {
+        format!("{}{SUFFIX}", self.stem())
+    }
+
+    /// Returns the name of the model's file without the suffix.
+    fn stem(&self) -> String {
         let pool = self.pool.as_ref().map_or_else(String::new, |pool| format!("@{pool}"));
-        let name = format!("{}@{}@{}{pool}.json", self.fsname, self.mgs, self.host);
+        let name = format!("{}@{}@{}{pool}", self.fsname, self.mgs, self.host);
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "@.-_:".contains(c) { c } else { '_' }).collect()
     }
 }
@@ -200,6 +207,16 @@ impl Store {
         }
     }
 
+    /// Whether there are models of a file system or of its pools, of any version.
+    pub fn has_models(&self, key: &Key) -> bool {
+        let whole = Key { pool: None, ..key.clone() }.stem();
+        let of_pools = format!("{whole}@");
+        let is_one = |name: &str| name == whole || name.starts_with(&of_pools);
+        let Ok(entries) = fs::read_dir(&self.dir) else { return false };
+        let mut names = entries.flatten().map(|entry| entry.file_name());
+        names.any(|name| name.to_str().and_then(|name| name.strip_suffix(SUFFIX)).is_some_and(is_one))
+    }
+
     /// Stores a model. Replaces the last one of its file system.
     ///
     /// # Errors
@@ -274,12 +291,17 @@ mod tests {
         let store = Store { dir: dir.path().join("lab") };
         let key = |fsname: &str| Key::new(fsname, &["1.2.3.4@tcp".into()], "here");
         assert_eq!(store.model(&key("a")).unwrap(), None);
-        assert!(store.runs(&key("a")).unwrap().is_empty());
+        assert!(store.runs(&key("a")).unwrap().is_empty() && !store.has_models(&key("a")));
         let model = Model::new(key("a"), "now".into(), 4, Costs::TYPICAL, None);
         store.save(&model).unwrap();
         assert_eq!(store.model(&key("a")).unwrap(), Some(model.clone()));
         assert_eq!(store.model(&key("b")).unwrap(), None);
         assert_eq!(store.model(&key("a").of_pool("fast")).unwrap(), None, "a pool has a model of its own");
+        assert!(
+            store.has_models(&key("a")) && store.has_models(&key("a").of_pool("fast")) && !store.has_models(&key("b"))
+        );
+        store.save(&Model { key: key("b").of_pool("fast"), ..model.clone() }).unwrap();
+        assert!(store.has_models(&key("b")), "that of a pool");
         let job = (
             Workload { tasks: 1, nodes: 1, transfer: 1, block: 1, size: 1, files: false },
             Shape { stripes: 1, osts: 1, stripe_size: 1, all_osts: None },

@@ -59,11 +59,10 @@ impl System {
     }
 }
 
-/// Returns the model of the file system that contains a file or directory. Asks no server if there
-/// is none.
-pub fn model_at(path: &Path, store: &Store) -> Option<Model> {
-    store.model(&key(path).ok()?).ok()??;
-    System::of(path).ok()?.model(store).ok()?
+/// Whether there is a model of the file system that contains a file or directory, or of one of its
+/// pools. Asks no server.
+pub fn is_modelled(path: &Path, store: &Store) -> bool {
+    key(path).is_ok_and(|key| store.has_models(&key))
 }
 
 /// Returns the command that calibrates a model of the file system at `dir`, or of a pool.
