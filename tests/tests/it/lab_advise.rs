@@ -1,5 +1,5 @@
-//! `sheen lab advise` with mirrors, pools and several mounts; `sheen lab ior` in pools; tools of the
-//! lab with `--mounts` of an ordinary user.
+//! `sheen lab advise` with mirrors, pools and several mounts; `sheen lab ior` in pools; tools of
+//! the lab with `--mounts` of an ordinary user.
 
 use std::{fs, path::Path};
 

@@ -30,7 +30,14 @@ pub struct Accesses {
 impl Accesses {
     /// Returns the rate of the job in MiB/s.
     fn rate(&self, rpcs: &Rpcs) -> f64 {
-        self.rate.min(self.requests.rate(rpcs, &self.link))
+        self.requests.rate_of_job(self.rate, rpcs, &self.link)
+    }
+
+    /// Returns the number of round trips at the start and the end of a file, if they take most of
+    /// the time.
+    fn long_ends(&self, rpcs: &Rpcs) -> Option<f64> {
+        let without = self.rate.min(self.requests.rate(rpcs, &self.link));
+        self.requests.round_trips().filter(|_| self.rate(rpcs) < without / 2.0)
     }
 }
 
@@ -235,9 +242,13 @@ fn reason(all: &[Accesses], now: &Rpcs, then: &Rpcs, round_trip: f64) -> String 
     let gained = |accesses: &&Accesses| 1.0 / accesses.rate(now) - 1.0 / accesses.rate(then);
     let most = all.iter().max_by(|a, b| gained(a).total_cmp(&gained(b)));
     let rate = |rpcs| most.map_or(0.0, |accesses| accesses.requests.of_mount(accesses.rate(rpcs)));
+    let ends = most.and_then(|accesses| accesses.requests.round_trips());
+    let ends = ends.map_or_else(String::new, |trips| {
+        format!(" Both include {trips:.0} round trips at the start and the end of a file.")
+    });
     format!(
         "With a round trip of {}, requests in flight carry {:.0} MiB/s between a mount and an OST; {:.0} with these \
-         values.",
+         values.{ends}",
         milliseconds(round_trip),
         rate(now),
         rate(then)
@@ -247,10 +258,17 @@ fn reason(all: &[Accesses], now: &Rpcs, then: &Rpcs, round_trip: f64) -> String 
 /// Returns why the present values suffice.
 fn sufficient(all: &[Accesses], most: &Rpcs, round_trip: f64) -> String {
     let waits = |accesses: &Accesses| accesses.requests.rate(most, &accesses.link) * WORTH < accesses.rate;
-    let why = match all.iter().find(|accesses| waits(accesses)) {
-        Some(accesses) if accesses.requests.are_bounded() => "programs and readahead request less at a time".to_owned(),
-        Some(_) => "larger ones carry hardly more".to_owned(),
-        None => format!("the round trip is {}", milliseconds(round_trip)),
+    let long_ends = all.iter().find_map(|accesses| accesses.long_ends(most));
+    let why = match (long_ends, all.iter().find(|accesses| waits(accesses))) {
+        (Some(trips), _) => {
+            let each = milliseconds(round_trip);
+            format!("{trips:.0} round trips of {each} at the start and the end of a file take most of the time")
+        }
+        (None, Some(accesses)) if accesses.requests.are_bounded() => {
+            "programs and readahead request less at a time".to_owned()
+        }
+        (None, Some(_)) => "larger ones carry hardly more".to_owned(),
+        (None, None) => format!("the round trip is {}", milliseconds(round_trip)),
     };
     format!("The present RPC parameters suffice: {why}.")
 }
@@ -322,11 +340,26 @@ mod tests {
         let advice = advice(Direction::Write, 1, 65_536, 0.05);
         assert_eq!(advice.recommended, Some(Rpcs { pages: 2048, dirty_mb: 128, ..Rpcs::DEFAULT }));
         assert_eq!(advice.settings, ["osc.a-OST*.max_pages_per_rpc=2048", "osc.a-OST*.max_dirty_mb=128"]);
+        let reason = &advice.reason;
+        assert!(reason.ends_with(" Both include 4 round trips at the start and the end of a file."), "{reason}");
         let little = Present::of(vec![mounted("a")], Rpcs { dirty_mb: 64, ..Rpcs::MAX }).unwrap();
         let all = [accesses(Direction::Write, 1, 65_536, 0.05)];
         let bounded = RpcAdvice::new(&all, &little);
         assert_eq!((bounded.recommended, bounded.command()), (None, None), "no memory for a larger buffer");
         assert!(bounded.reason.ends_with(": larger ones carry hardly more."), "{}", bounded.reason);
+    }
+
+    #[test]
+    fn small_buffered_files_wait_for_their_start_and_end() {
+        let size = 4 * MI;
+        let workload = Workload { tasks: 1, nodes: 1, transfer: 65_536, block: size, size, files: true };
+        let shape = Shape { stripes: 1, osts: 1, stripe_size: MI, all_osts: None };
+        let requests = Requests::of(Direction::Write, &workload, &shape, 1, 1.0);
+        let small = Accesses { requests, link: Link { round_trip: 0.05, ost: 1000.0 }, rate: 1000.0 };
+        let advice = RpcAdvice::new(&[small], &present(Mounted { round_trip: 0.05, ..mounted("a") }));
+        let reason = "The present RPC parameters suffice: 4 round trips of 50.00 ms at the start and the end of a \
+                      file take most of the time.";
+        assert_eq!((advice.recommended, advice.reason.as_str()), (None, reason));
     }
 
     #[test]

@@ -13,16 +13,20 @@
 //! * A write that is not buffered: `max_rpcs_in_flight`, and one request of the kernel at a time
 //!   for each open file. `max_pages_per_rpc` can only divide that request.
 //! * A buffered write: `max_rpcs_in_flight`, and half of `max_dirty_mb`. A request has up to
-//!   `max_pages_per_rpc`, and not more than a grant.
+//!   `max_pages_per_rpc`, and not more than a grant. It also waits at the start and the end of its
+//!   file (`Writers`).
 //! * A read: `max_rpcs_in_flight`, the readahead window of each task, and the requests that the
 //!   kernel sends to a mount at a time. `max_pages_per_rpc` can only divide these requests.
 //!
-//! Invariant: larger parameters never mean less data in flight.
+//! Invariants:
+//! * Larger parameters never mean less data in flight.
+//! * The round trips at the start and the end of a file are those of the client's code. No
+//!   measurement has chosen them.
 
 use serde::Serialize;
 
 use crate::predict::{
-    load::{Direction, Load, REQUEST_BYTES_MAX, Workload, own_osts},
+    load::{Direction, Load, REQUEST_BYTES_MAX, Workload, filled, own_osts},
     shape::Shape,
 };
 
@@ -32,6 +36,14 @@ const PAGE_BYTES: f64 = 4096.0;
 /// Bytes of grant that a mount requests at a time, at least: `GRANT_BYTES` of the client. Larger
 /// requests could use up the grant before the replies renew it.
 const GRANT_BYTES: f64 = 8.0 * MIB;
+/// Part of the bytes in flight that a mount requests as grant at a time, at least: `want` of the
+/// client.
+const GRANT_PART: f64 = 4.0;
+/// Round trips to the MDT for a new file, and of the fsync at its end: the OSTs and the MDT answer
+/// that at the same time. A close waits for nothing.
+const OPEN_AND_SYNC: f64 = 2.0;
+/// Part of a flight that is a rounding error of its size.
+const ROUNDING: f64 = 1e-9;
 /// Bytes that the kernel requests at a time without a readahead window, or with a smaller one.
 const READ_AHEAD_MIN: u64 = 128 << 10;
 /// Readahead requests that the kernel sends to a mount at a time: `max_background` of the mount.
@@ -104,12 +116,59 @@ pub struct Requests {
 /// Bytes that programs and the kernel request from the OST at a time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Wanted {
-    /// Mounts buffer as much as they may, in requests of at most so many bytes.
-    Buffered { largest: f64 },
+    /// Mounts buffer as much as they may.
+    Buffered(Writers),
     /// `bytes` at a time, in requests of at most `largest`.
     Direct { largest: f64, bytes: f64 },
     /// A readahead window of each reader.
     Ahead(Readers),
+}
+
+/// Tasks that write through the cache of their mount.
+///
+/// A flight is all requests that a mount has in flight at a time. It takes one round trip, and the
+/// transfer of a request. The last flight takes as long if it is not full. The first one is not
+/// larger than the first grant: 8 MiB, or a quarter of the requests in flight. A mount gets this
+/// grant with its first write to the OST, and more with the replies to the first flight.
+///
+/// Beside the flights, a task waits one round trip for each of these:
+/// * the MDT, which creates the file;
+/// * the first write to each OST, which is not buffered: there is no grant yet;
+/// * the lock on each object;
+/// * fsync, after the last flight.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Writers {
+    /// Bytes of a request, at most.
+    largest: f64,
+    /// Bytes that a mount writes to the OST.
+    bytes: f64,
+    /// Round trips of a task beside the flights.
+    round_trips: f64,
+}
+
+impl Writers {
+    /// `mounts`: number of mounts that use the OST. `osts`: number of OSTs of a file.
+    fn of(workload: &Workload, shape: &Shape, load: &Load, mounts: f64, osts: f64) -> Writers {
+        let contiguous = workload.contiguous().min(workload.size).max(1);
+        let units = workload.size.div_ceil(contiguous).saturating_mul(contiguous.div_ceil(shape.stripe_size));
+        // Tasks of a shared file may write to some of its objects only.
+        let objects = filled(workload.file_bytes(), shape).min(units as f64).max(1.0);
+        Writers {
+            largest: (load.mib * MIB * load.object_part).clamp(PAGE_BYTES, GRANT_BYTES),
+            bytes: (load.mib * MIB * load.ost_part / mounts).max(PAGE_BYTES),
+            round_trips: OPEN_AND_SYNC + osts.min(objects) + objects,
+        }
+    }
+
+    /// Returns the bytes of a flight, on average. `requests`: bytes of `max_rpcs_in_flight` ones.
+    /// `dirty`: bytes of `max_dirty_mb`.
+    fn flight(&self, requests: f64, dirty: f64) -> f64 {
+        // A program that has filled the buffer waits until half of it is free.
+        let full = requests.min(dirty / 2.0);
+        let first = (requests / GRANT_PART).max(GRANT_BYTES).min(full);
+        let further = ((self.bytes - first).max(0.0) / full - ROUNDING).ceil().max(0.0);
+        self.bytes / (1.0 + further)
+    }
 }
 
 /// Readers with a readahead window each.
@@ -153,8 +212,7 @@ impl Requests {
         let mounts = using.clamp(1.0, load.nodes);
         let wanted = match direction {
             Direction::Write if load.direct_mib == 0.0 => {
-                let of_object = load.mib * MIB * load.object_part;
-                Wanted::Buffered { largest: of_object.clamp(PAGE_BYTES, GRANT_BYTES) }
+                Wanted::Buffered(Writers::of(workload, shape, &load, mounts, own))
             }
             // Tasks of a mount that write one file take turns.
             Direction::Write => {
@@ -173,23 +231,49 @@ impl Requests {
         Requests { ost_part, mounts, wanted }
     }
 
-    /// Returns the rate of the job that data in flight allows, in MiB/s.
+    /// Returns the rate of the job that data in flight allows, in MiB/s, without the start and the
+    /// end of files.
     pub fn rate(&self, rpcs: &Rpcs, link: &Link) -> f64 {
-        let (largest, wanted) = match self.wanted {
-            Wanted::Buffered { largest } => (largest, None),
-            Wanted::Direct { largest, bytes } => (largest, Some(bytes)),
+        let request = |largest: f64| largest.min(rpcs.pages as f64 * PAGE_BYTES);
+        let requests = |bytes: f64| rpcs.in_flight as f64 * bytes;
+        let (bytes, in_flight) = match self.wanted {
+            Wanted::Buffered(writers) => {
+                let bytes = request(writers.largest);
+                (bytes, self.mounts * writers.flight(requests(bytes), rpcs.dirty_mb as f64 * MIB))
+            }
+            Wanted::Direct { largest, bytes: wanted } => {
+                let bytes = request(largest);
+                (bytes, wanted.min(self.mounts * requests(bytes)))
+            }
             Wanted::Ahead(readers) => {
                 let (largest, of_all) = readers.wanted(rpcs.read_ahead_mb);
-                (largest, Some(of_all * self.ost_part))
+                let bytes = request(largest);
+                (bytes, (of_all * self.ost_part).min(self.mounts * requests(bytes)))
             }
         };
-        let bytes = largest.min(rpcs.pages as f64 * PAGE_BYTES);
-        let in_flight = match wanted {
-            Some(wanted) => wanted.min(self.mounts * rpcs.in_flight as f64 * bytes),
-            // A program that has filled the buffer waits until half of it is free.
-            None => self.mounts * (rpcs.in_flight as f64 * bytes).min(rpcs.dirty_mb as f64 * MIB / 2.0),
-        };
         in_flight / MIB / (link.round_trip + bytes / MIB / link.ost) / self.ost_part
+    }
+
+    /// Returns the rate of the job in MiB/s, with the start and the end of files. `most`: the rate
+    /// in between that everything but data in flight allows.
+    pub fn rate_of_job(&self, most: f64, rpcs: &Rpcs, link: &Link) -> f64 {
+        let rate = self.rate(rpcs, link).min(most);
+        match self.wanted {
+            Wanted::Buffered(writers) => {
+                let mib = writers.bytes * self.mounts / self.ost_part / MIB;
+                mib / (mib / rate + writers.round_trips * link.round_trip)
+            }
+            Wanted::Direct { .. } | Wanted::Ahead(_) => rate,
+        }
+    }
+
+    /// Returns the round trips of a task at the start and the end of its file, beside those of the
+    /// data. `None`: they are not known, and do not count.
+    pub fn round_trips(&self) -> Option<f64> {
+        match self.wanted {
+            Wanted::Buffered(writers) => Some(writers.round_trips),
+            Wanted::Direct { .. } | Wanted::Ahead(_) => None,
+        }
     }
 
     /// Returns the rate of the job, in MiB/s, at which its fullest OST has this rate.
@@ -204,7 +288,7 @@ impl Requests {
 
     /// Whether programs and readahead bound the bytes that are requested at a time.
     pub fn are_bounded(&self) -> bool {
-        !matches!(self.wanted, Wanted::Buffered { .. })
+        !matches!(self.wanted, Wanted::Buffered(_))
     }
 
     /// Whether they are reads, which the readahead window bounds.
@@ -254,17 +338,52 @@ mod tests {
     fn buffered_writes_depend_on_the_size_of_requests_and_on_the_buffer() {
         let requests = Requests::of(Direction::Write, &job(1, 1, 65_536), &shape(1), 1, 1.0);
         let of = |pages, dirty_mb| rate(&requests, Rpcs { pages, dirty_mb, ..Rpcs::DEFAULT });
-        assert_eq!(of(1024, 64), 2286, "32 MiB in 14 ms");
-        assert_eq!(of(1024, 2048), 2286, "8 requests of 4 MiB");
+        assert_eq!(of(1024, 64), 2216, "1 GiB in 33 flights of 14 ms, the first one of 8 MiB");
+        assert_eq!(of(1024, 2048), 2216, "8 requests of 4 MiB");
         assert_eq!(of(256, 64), 727, "8 requests of 1 MiB");
-        assert_eq!(of(2048, 128), 3556, "64 MiB in 18 ms");
+        assert_eq!(of(2048, 128), 3346, "17 flights of 18 ms, the first one of 16 MiB");
         assert_eq!(of(4096, 2048), of(2048, 128), "a grant is 8 MiB");
         assert_eq!(rate(&requests, Rpcs { in_flight: 1, ..Rpcs::DEFAULT }), 286, "4 MiB in 14 ms");
         let more = Rpcs { in_flight: 32, pages: 256, ..Rpcs::DEFAULT };
-        assert_eq!(rate(&requests, more), 2909, "32 MiB in 11 ms");
+        assert_eq!(rate(&requests, more), 2821, "33 flights of 11 ms");
         let small = Workload { size: MI, block: MI, ..job(1, 1, 65_536) };
         let small = Requests::of(Direction::Write, &small, &shape(1), 1, 1.0);
-        assert_eq!(rate(&small, Rpcs::DEFAULT), 727, "the object has 1 MiB");
+        assert_eq!(rate(&small, Rpcs::DEFAULT), 91, "1 MiB in 11 ms");
+    }
+
+    /// Measured: 256 MiB in writes of 64 KiB, by one task, in requests of 1 MiB.
+    #[test]
+    fn buffered_writes_over_40_ms_take_the_measured_times() {
+        let file = Workload { size: 256 * MI, block: 256 * MI, ..job(1, 1, 65_536) };
+        let requests = Requests::of(Direction::Write, &file, &shape(1), 1, 1.0);
+        let link = Link { round_trip: 0.04, ost: 1300.0 };
+        for (in_flight, expected, measured) in [(2, 48.0, 45.0), (8, 175.0, 162.0), (32, 486.0, 466.0)] {
+            let rpcs = Rpcs { in_flight, pages: 256, ..Rpcs::DEFAULT };
+            let rate = requests.rate_of_job(f64::INFINITY, &rpcs, &link);
+            assert_eq!(rate.round(), expected, "{in_flight} requests");
+            assert!((rate / measured - 1.0).abs() < 0.1, "{in_flight} requests: {rate} instead of {measured}");
+        }
+        let slow = requests.rate_of_job(100.0, &Rpcs::DEFAULT, &link);
+        assert!((slow - 256.0 / (2.56 + 0.16)).abs() < 1e-6, "the start and the end come on top: {slow}");
+        let long = Workload { size: 256 * 1024 * MI, ..file };
+        let long = Requests::of(Direction::Write, &long, &shape(1), 1, 1.0);
+        let rpcs = Rpcs { in_flight: 32, pages: 256, ..Rpcs::DEFAULT };
+        assert_eq!(long.rate_of_job(f64::INFINITY, &rpcs, &link).round(), 784.0, "32 MiB in 40.8 ms");
+    }
+
+    #[test]
+    fn first_writes_to_osts_and_locks_on_objects_take_round_trips() {
+        let of =
+            |workload: &Workload, shape: &Shape| Requests::of(Direction::Write, workload, shape, 4, 1.0).round_trips();
+        let own = job(1, 1, 65_536);
+        assert_eq!(of(&own, &shape(1)), Some(4.0), "create, write, lock, fsync");
+        assert_eq!(of(&own, &shape(4)), Some(10.0), "four OSTs with an object each");
+        assert_eq!(of(&own, &Shape { osts: 2, ..shape(4) }), Some(8.0), "two OSTs with two objects each");
+        let small = Workload { size: 2 * MI, ..own };
+        assert_eq!(of(&small, &shape(4)), Some(6.0), "two stripes have data");
+        let block = Workload { files: false, size: MI, block: MI, ..job(4, 4, 65_536) };
+        assert_eq!(of(&block, &shape(4)), Some(4.0), "a task writes one stripe of four");
+        assert_eq!(of(&job(1, 1, MI), &shape(1)), None, "not buffered");
     }
 
     #[test]

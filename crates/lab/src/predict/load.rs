@@ -146,7 +146,7 @@ impl Load {
 
 /// Returns the number of stripes with data. A file that is smaller than a round over its stripes
 /// leaves some without. `bytes`: of the file.
-fn filled(bytes: f64, shape: &Shape) -> f64 {
+pub fn filled(bytes: f64, shape: &Shape) -> f64 {
     (bytes / shape.stripe_size as f64).ceil().clamp(1.0, f64::from(shape.stripes))
 }
 
