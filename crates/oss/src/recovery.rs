@@ -18,7 +18,8 @@
 //!   client of this process is left out, because it does not survive a crash.
 //! * Until all changes are replayed, nothing else is written.
 //! * Until all clients on the list have recovered, only they may write, and only bytes on which
-//!   they had locks: dirty data, stored pages of mappings, and appends that were under way.
+//!   they had locks. Such bytes are dirty data, stored pages of mappings, and appends that were
+//!   under way.
 //! * Until then, only they get locks, and only group locks that they had. A client has its group
 //!   locks before it flushes: the locks of other members would block the flush. Mounts with a key
 //!   of a user or a host get none.

@@ -1,7 +1,7 @@
 //! The epoch of an OST's data: a number that changes when answered changes may be lost that no sync
 //! has made durable. That is so if the OST had not been stopped in order, and its page cache is
-//! another one: its host was restarted, another host serves the OST, or its local file system was
-//! mounted anew. Then clients replay such changes.
+//! another one. Its host was restarted then, another host serves the OST, or its local file system
+//! was mounted anew. Clients replay such changes.
 //!
 //! A new mount counts because a local file system can shut down after an error. It has lost changes
 //! then, and the OST cannot record this. If the mount only looks new, clients replay changes that

@@ -23,6 +23,8 @@ const TO: u32 = 2;
 const TOOL: u32 = 3;
 /// The host of another tool.
 const OTHER: u32 = 4;
+/// The host of a third tool.
+const THIRD: u32 = 5;
 
 const LOAD: Load = Load { sent_bytes: 0, reply_bytes: 0, in_flight: 1, time_ms: 50, delay_us: 1000 };
 
@@ -171,7 +173,7 @@ fn one_client_measures_at_a_time_and_its_end_ends_its_load() {
         assert!(sim.rt(OTHER).now().since(began) < Duration::from_secs(5), "it did not wait for the load's time");
 
         // A client that sends no load loses its turn.
-        let third = tool(&sim, TOOL, key());
+        let third = tool(&sim, THIRD, key());
         assert_eq!(load(&third, to, LOAD).await, Err(Errno::EBUSY));
         sim.rt(OTHER).sleep(Duration::from_secs(11)).await;
         done(load(&third, to, LOAD).await);
