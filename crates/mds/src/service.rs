@@ -264,23 +264,26 @@ impl Mdt {
             }
             _ => self.execute(export, origin, began, &call).await,
         };
-        self.count(export, call.request.op(), self.rt.now().since(began).as_micros() as u64);
+        self.count(export, call.request.op(), began);
         let mut response: Response<Answer> = result?;
         self.show(export, &call.request, &mut response.body)?;
         Ok(response)
     }
 
-    /// Counts a request, for the MDT, the client's host and the job that caused it.
-    fn count(&self, export: &Export, op: &'static str, usecs: u64) {
+    /// Counts a request that arrived at `began`, for the MDT, the client's host and the job that
+    /// caused it.
+    fn count(&self, export: &Export, op: &'static str, began: Instant) {
+        let now = self.rt.now();
+        let usecs = now.since(began).as_micros() as u64;
         if let Some(counter) = self.stats.index_of(op) {
             self.stats.record_at(counter, usecs);
             self.export_stats.record(export, counter, usecs);
         }
         let job = operation::job();
         if !job.is_none() {
-            for counter in jobs::counters_of(op) {
-                self.jobs.record(job, counter, usecs, || jobs::moment(&self.rt));
-            }
+            let counters = jobs::counters_of(op).into_iter().filter_map(|name| self.jobs.index_of(name));
+            let samples = counters.map(|counter| (counter, usecs));
+            self.jobs.record(job, samples, now.as_nanos(), || self.rt.wall());
         }
     }
 

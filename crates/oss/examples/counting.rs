@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use sheen_lnet::Nid;
-use sheen_params::{JobStats, Moment, Params};
+use sheen_params::{JobStats, Params};
 use sheen_rpc::{Export, ExportStats};
 use sheen_rt::{RealOptions, Rt};
 use sheen_wire::{
@@ -60,9 +60,7 @@ fn main() {
     let jobs: Vec<JobId> = (0..JOBS).map(|n| JobId::new(format!("dd.{n}").as_bytes())).collect();
     rounds::print("read counted in `job_stats`, 100 jobs", "", CALLS, || {
         for (_, job) in (0..CALLS).zip(jobs.iter().cycle()) {
-            let now = || Moment::new(rt.wall(), 0);
-            stats.record(*job, "read_bytes", BYTES, now);
-            stats.record(*job, "read", USECS, now);
+            stats.record(*job, [(0, BYTES), (1, USECS)], 0, || rt.wall());
         }
     });
     runtime.shutdown(Duration::from_secs(1));

@@ -18,7 +18,10 @@ use sheen_wire::{
     ost::{ObjectAttr, Part},
 };
 
-use crate::{Ost, counters::READ_BYTES};
+use crate::{
+    Ost,
+    counters::{Bytes, READ_BYTES},
+};
 
 impl Ost {
     /// Takes a PR lock on the whole object for the client with this uuid, under the client's handle
@@ -42,21 +45,22 @@ impl Ost {
         let flags = Flags { nowait: true, ..Flags::default() };
         let want = Enqueue { flags, ..Enqueue::new(Resource::extent(object), Mode::Pr, whole, cookie) };
         let Enqueued::Granted { id, .. } = self.locks.lockd().enqueue(&export, &want) else { return None };
-        let Ok((attr, bulk)) = self.whole_object(&export, object) else {
+        let Ok((attr, bulk, bytes)) = self.whole_object(object) else {
             self.locks.lockd().cancel(&export, &[id]);
             return None;
         };
-        self.count(&export, "inline_dom", self.rt.now().since(start).as_micros() as u64);
+        self.count(&export, "inline_dom", start, bytes);
         Some((InlineDom { id, object, attr }, bulk))
     }
 
-    fn whole_object(&self, export: &Export, object: Fid) -> Result<(ObjectAttr, Bulk)> {
+    /// Returns the object's attributes, and its bytes if they are few enough.
+    fn whole_object(&self, object: Fid) -> Result<(ObjectAttr, Bulk, Option<Bytes>)> {
         let attr = self.store.attr(object)?;
         if attr.size == 0 || attr.size > INLINE_DOM_BYTES_MAX {
-            return Ok((attr, Bulk::new()));
+            return Ok((attr, Bulk::new(), None));
         }
         let (_, bulk) = self.store.read(&[Part { object, offset: 0, len: attr.size as u32 }])?;
-        self.count_bytes(export, READ_BYTES, bulk.len() as u64);
-        Ok((attr, bulk))
+        let bytes = (READ_BYTES, bulk.len() as u64);
+        Ok((attr, bulk, Some(bytes)))
     }
 }

@@ -22,7 +22,7 @@ use sheen_wire::{
     ost::{Part, Reply, Seek},
 };
 
-use crate::{Ost, Store, counters::READ_BYTES, locks};
+use crate::{Ost, Store, locks};
 
 impl Ost {
     /// Whether the OST has all bytes that other clients have written to the parts.
@@ -51,7 +51,6 @@ impl Ost {
         }
         let Some(mut live) = self.store.in_place(part)? else { return Ok(None) };
         live.held = Some(Arc::new(lock));
-        self.count_bytes(export, READ_BYTES, part.len.into());
         Ok(Some(Response::with_live(Reply::Read(vec![part.len]), live)))
     }
 
@@ -88,7 +87,6 @@ impl Ost {
                 lens.push(len);
             }
         }
-        self.count_bytes(export, READ_BYTES, bulk.len() as u64);
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 

@@ -16,7 +16,7 @@ use crate::{
     Ost,
     brw_stats::Transfer,
     changes::{Fallocate, ObjectChange, Outcome, Revoke, Transnos, Truncate, Write},
-    counters::{READ_BYTES, WRITE_BYTES},
+    counters::bytes_of,
     ost::BLOCKING_OBJECTS,
     quota::SpaceAdmission,
 };
@@ -41,9 +41,10 @@ impl Service<sheen_wire::Ost> for Ost {
             let start = self.rt.now();
             let op = request.op();
             let transfer = self.brw_stats.begin(&request);
+            let written = matches!(request, Request::Write { .. }).then_some(bulk.len());
             let result = self.serve(export, request, bulk).await;
-            let usecs = self.rt.now().since(start).as_micros() as u64;
-            self.count(export, op, usecs);
+            let bytes = result.as_ref().ok().and_then(|response| bytes_of(&response.body, written));
+            let usecs = self.count(export, op, start, bytes);
             if let (Some(transfer), Ok(response)) = (transfer, &result)
                 && !matches!(response.body, Reply::LockFirst)
             {
@@ -316,7 +317,6 @@ impl Ost {
     fn read_now(&self, export: &Export, parts: &[Part]) -> Result<Response<Reply>> {
         let remote = export.nid() != Nid::Lo;
         if remote && let Some((lens, live)) = self.store.live(parts)? {
-            self.count_bytes(export, READ_BYTES, live.len() as u64);
             return Ok(Response::with_live(Reply::Read(lens), live));
         }
         let wanted: usize = parts.iter().map(|p| p.len as usize).sum();
@@ -324,7 +324,6 @@ impl Ost {
         let (lens, bulk) = self.perhaps_blocking(blocking, || {
             if remote { self.store.read_and_sum(parts) } else { self.store.read(parts) }
         })?;
-        self.count_bytes(export, READ_BYTES, bulk.len() as u64);
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 
@@ -359,10 +358,7 @@ impl Ost {
         };
         match &outcome {
             Outcome::LockFirst => space.withdraw(),
-            Outcome::Made(_) => {
-                self.count_bytes(export, WRITE_BYTES, bulk.len() as u64);
-                self.brw_stats.transferred(Transfer::Write, parts);
-            }
+            Outcome::Made(_) => self.brw_stats.transferred(Transfer::Write, parts),
         }
         Ok(outcome)
     }

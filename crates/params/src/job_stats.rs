@@ -15,7 +15,8 @@
 //! Invariants:
 //! * There are at most [`JOBS_MAX`] jobs. If there would be more, those with the oldest last
 //!   samples are removed.
-//! * A request without a job costs nothing.
+//! * A request without a job costs nothing. Other requests take the lock once, with all their
+//!   samples, and read no clock: the caller has read it already to measure the request.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -45,9 +46,12 @@ const CLEAR: &str = "clear";
 /// Width of names with their colon.
 const NAME_WIDTH: usize = 16;
 
+/// Names and units of counters.
+type Names = &'static [(&'static str, &'static str)];
+
 /// The statistics of the jobs that use a target.
 pub struct JobStats {
-    counters: &'static [(&'static str, &'static str)],
+    counters: Names,
     jobs: Mutex<BTreeMap<JobId, Job>>,
     /// Seconds after which an idle job is removed; 0: never.
     cleanup_secs: Arc<AtomicU64>,
@@ -101,31 +105,42 @@ impl Moment {
 impl JobStats {
     /// Creates statistics without jobs. `counters`: names and units, in the order in which they are
     /// printed.
-    pub fn new(counters: &'static [(&'static str, &'static str)]) -> JobStats {
+    pub fn new(counters: Names) -> JobStats {
         JobStats { counters, jobs: Mutex::default(), cleanup_secs: Arc::new(AtomicU64::new(CLEANUP_SECS)) }
     }
 
-    /// Adds a sample to the counter `name` of a job. Ignores an unknown name, and
-    /// [`JobId::NONE`].
-    pub fn record(&self, job: JobId, name: &str, value: u64, now: impl FnOnce() -> Moment) {
-        if job.is_none() {
+    /// Returns the place of the counter `name` in the list given to [`JobStats::new`].
+    pub fn index_of(&self, name: &str) -> Option<usize> {
+        self.counters.iter().position(|(counter, _)| *counter == name)
+    }
+
+    /// Adds the samples of a request to the counters of its job. A sample is the place of a counter
+    /// in the list given to [`JobStats::new`], and a value. Ignores [`JobId::NONE`], and a request
+    /// without samples. `nanos`: the present time in nanoseconds of a clock that does not jump.
+    /// `wall`: returns the present time of day, which only a new job needs.
+    pub fn record(
+        &self,
+        job: JobId,
+        samples: impl IntoIterator<Item = (usize, u64)>,
+        nanos: u64,
+        wall: impl FnOnce() -> Time,
+    ) {
+        let mut samples = samples.into_iter().peekable();
+        if job.is_none() || samples.peek().is_none() {
             return;
         }
-        let Some(at) = self.counters.iter().position(|(counter, _)| *counter == name) else { return };
-        let is_size = self.counters.get(at).is_some_and(|(_, unit)| *unit == BYTES);
-        let (Moment { wall, secs }, mut jobs) = (now(), self.jobs.lock());
-        if jobs.len() >= JOBS_MAX && !jobs.contains_key(&job) {
+        let (secs, mut jobs) = (nanos / NANOS_PER_SEC, self.jobs.lock());
+        if let Some(known) = jobs.get_mut(&job) {
+            known.add(self.counters, samples, secs);
+            return;
+        }
+        if jobs.len() >= JOBS_MAX {
             self.make_room(&mut jobs, secs);
         }
-        let new = || Job { since: wall, used: secs, tallies: vec![Tally::default(); self.counters.len()] };
-        let job = jobs.entry(job).or_insert_with(new);
-        job.used = secs;
-        if let Some(tally) = job.tallies.get_mut(at) {
-            tally.add(value);
-            if is_size {
-                tally.sizes.add(value);
-            }
-        }
+        let tallies = vec![Tally::default(); self.counters.len()];
+        let mut new = Job { since: wall(), used: secs, tallies };
+        new.add(self.counters, samples, secs);
+        jobs.insert(job, new);
     }
 
     /// Removes one job, or all of them.
@@ -167,6 +182,20 @@ impl JobStats {
         let cleanup = self.cleanup_secs.load(Relaxed);
         if cleanup > 0 {
             jobs.retain(|_, job| job.used.saturating_add(cleanup) >= now_secs);
+        }
+    }
+}
+
+impl Job {
+    fn add(&mut self, counters: Names, samples: impl Iterator<Item = (usize, u64)>, secs: u64) {
+        self.used = secs;
+        for (at, value) in samples {
+            if let (Some(tally), Some((_, unit))) = (self.tallies.get_mut(at), counters.get(at)) {
+                tally.add(value);
+                if *unit == BYTES {
+                    tally.sizes.add(value);
+                }
+            }
         }
     }
 }
@@ -251,6 +280,12 @@ mod tests {
         JobId::new(name.as_bytes())
     }
 
+    /// Records a sample of the counter `name`, if there is one.
+    fn record(stats: &JobStats, name: &str, (counter, value): (&str, u64), secs: u64) {
+        let sample = stats.index_of(counter).map(|at| (at, value));
+        stats.record(job(name), sample, secs * NANOS_PER_SEC + 7, || at(secs).wall);
+    }
+
     fn jobs(stats: &JobStats, now: u64) -> Vec<String> {
         stats.snapshot(at(now)).into_iter().map(|of| of.job).collect()
     }
@@ -258,11 +293,9 @@ mod tests {
     #[test]
     fn job_stats_render_as_in_lustre() {
         let stats = JobStats::new(COUNTERS);
-        stats.record(job("dd.1000"), "read_bytes", 4096, || at(7));
-        stats.record(job("dd.1000"), "read_bytes", 1024, || at(8));
-        stats.record(job("@1"), "open", 31, || at(9));
-        stats.record(job("@1"), "no such", 31, || at(9));
-        stats.record(JobId::NONE, "open", 31, || panic!("the time is not needed"));
+        record(&stats, "dd.1000", ("read_bytes", 4096), 7);
+        record(&stats, "dd.1000", ("read_bytes", 1024), 8);
+        record(&stats, "@1", ("open", 31), 9);
         let want = "\
 job_stats:
 - job_id:          \"@1\"
@@ -283,11 +316,29 @@ job_stats:
     }
 
     #[test]
+    fn job_stats_record_all_samples_of_a_request_and_read_the_time_of_day_for_a_new_job_only() {
+        let stats = JobStats::new(COUNTERS);
+        let not_needed = || -> Time { panic!("the time of day is not needed") };
+        stats.record(JobId::NONE, [(1, 31)], 0, not_needed);
+        stats.record(job("a"), [], 0, not_needed);
+        assert_eq!(jobs(&stats, 0), [""; 0]);
+        stats.record(job("a"), [(0, 4096), (1, 31)], 0, || at(3).wall);
+        stats.record(job("a"), [(1, 32), (9, 33)], 9 * NANOS_PER_SEC, not_needed);
+        let all = stats.snapshot(at(10));
+        let [JobSnapshot { counts, .. }] = &all[..] else { panic!("{all:?}") };
+        let sums: Vec<_> = counts.samples.iter().map(|sample| (sample.count, sample.sum)).collect();
+        assert_eq!((sums, counts.since), (vec![(1, Some(4096)), (2, Some(63))], Some(at(3).wall)));
+        assert_eq!(jobs(&stats, 609), ["a"], "the second request used the job");
+        assert_eq!(jobs(&stats, 610), [""; 0]);
+    }
+
+    #[test]
     fn job_stats_remove_idle_jobs_and_those_asked_for() {
         let stats = JobStats::new(COUNTERS);
         for (name, time) in [("a", 0), ("b", 500), ("c", 500)] {
-            stats.record(job(name), "open", 1, || at(time));
+            record(&stats, name, ("open", 1), time);
         }
+        record(&stats, "d", ("no such", 1), 500);
         assert_eq!(jobs(&stats, 600), ["a", "b", "c"]);
         assert_eq!(jobs(&stats, 601), ["b", "c"]);
         assert_eq!((removed_by("clear\n"), removed_by("b")), (None, Some(job("b"))));
@@ -304,7 +355,7 @@ job_stats:
         let stats = JobStats::new(COUNTERS);
         for number in 0..=JOBS_MAX {
             let time = if number == 3 { 0 } else { 1 + number as u64 / 1000 };
-            stats.record(job(&format!("{number}")), "open", 1, || at(time));
+            record(&stats, &number.to_string(), ("open", 1), time);
         }
         let jobs = jobs(&stats, 10);
         assert_eq!(jobs.len(), JOBS_LEFT + 1);

@@ -1,11 +1,13 @@
 //! An OST as its clients see it: over lo and tcp, registered with an MGS, stopped and restarted.
 
 use crate::common::{Client, OBJECT, Process, fid, part};
+use bytes::Bytes;
 use sheen_lnet::{Net, Nid};
 use sheen_oss::{DataConfig, Ost, Sharing};
 use sheen_rpc::Service;
+use sheen_rt::operation;
 use sheen_wire::{
-    Errno, Fid,
+    Bulk, Errno, Fid, JobId,
     ost::{Allocate, Grant, OBJECT_SIZE_MAX, PARTS_MAX, Part, Reply, Request, Seek},
 };
 
@@ -214,6 +216,36 @@ fn obdfilter_parameters_show_stats_and_space() {
     assert_eq!(number("brw_size"), 16);
     let devices = process.params.devices();
     assert!(devices.iter().any(|d| d.kind == "obdfilter" && d.name == "sheen-OST0002"));
+}
+
+#[test]
+fn job_stats_count_bytes_and_time_of_each_read_and_write() {
+    let (process, ost) = Process::with_ost();
+    let client = process.client(&process.net, ost.name(), Nid::Lo);
+    client.write(&[1; 512], false).unwrap();
+    let of_job = |request, data: Vec<u8>| {
+        let sent = client.import.request(request).bulk(Bulk::from(Bytes::from(data))).send();
+        process.run(operation::within(JobId::new(b"dd.0"), sent)).unwrap()
+    };
+    for len in [4096, 8192] {
+        let (parts, grant) = (vec![part(0, len)], Grant::default());
+        of_job(Request::Write { file: Fid::ZERO, parts, sync: false, mtime: None, grant, held: false }, vec![1; len]);
+    }
+    of_job(Request::Read { parts: vec![part(0, 100), part(8000, 4096)] }, Vec::new());
+    of_job(Request::Attrs { objects: vec![OBJECT] }, Vec::new());
+    let stats = process.value("obdfilter.sheen-OST0000.job_stats");
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = stats.lines().map(words).collect();
+    let line = |name: &str| lines.iter().find(|line| line.starts_with(&format!("{name}: "))).unwrap().as_str();
+    assert_eq!(lines[..2], ["job_stats:", "- job_id: dd.0"]);
+    assert_eq!(stats.matches("job_id:").count(), 1, "the first write has no job: {stats}");
+    let written =
+        "{ samples: 2, unit: bytes, min: 4096, max: 8192, sum: 12288, sumsq: 83886080, hist: { 4K: 1, 8K: 1 } }";
+    assert_eq!(line("write_bytes"), format!("write_bytes: {written}"));
+    assert!(line("read_bytes").starts_with("read_bytes: { samples: 1, unit: bytes, min: 292, max: 292, "), "{stats}");
+    for (name, samples) in [("write", 2), ("read", 1), ("getattr", 1), ("punch", 0)] {
+        assert!(line(name).starts_with(&format!("{name}: {{ samples: {samples}, unit: usecs, ")), "{stats}");
+    }
 }
 
 #[test]
