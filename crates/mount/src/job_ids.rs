@@ -154,15 +154,14 @@ impl JobIds {
             return Some(JobId::NONE);
         }
         let now = rt.now();
-        self.known.lock().get(&caller).filter(|known| now < known.until).map(|known| known.job)
+        // Without a change of the order, which would be a write of shared memory for each request.
+        // The order is that of the looks.
+        self.known.lock().peek(&caller).filter(|known| now < known.until).map(|known| known.job)
     }
 
     /// Returns the job that a program had when it was last looked at.
-    pub fn last(&self, caller: Caller) -> JobId {
-        match self.is_on.load(Relaxed) {
-            true => self.known.lock().get(&caller).map(|known| known.job).unwrap_or_default(),
-            false => JobId::NONE,
-        }
+    fn last(&self, caller: Caller) -> JobId {
+        self.known.lock().peek(&caller).map(|known| known.job).unwrap_or_default()
     }
 
     /// Returns the job of a program, and remembers it.
@@ -187,7 +186,7 @@ impl JobIds {
 
     fn remember(&self, caller: Caller, job: JobId, now: Instant, again: Again) {
         let mut known = self.known.lock();
-        let before = known.get(&caller).filter(|before| before.job == job);
+        let before = known.peek(&caller).filter(|before| before.job == job);
         let since = before.map_or(now, |before| before.since);
         let rest = match again {
             Again::Soon => now.since(since).min(REMEMBERED_MAX),
@@ -307,6 +306,48 @@ mod tests {
         }
         assert!(!jobs.set_name("") && !jobs.set_name(&"a".repeat(200)));
         assert_eq!((jobs.var(), jobs.name()), ("disable".into(), PROGRAM_AND_USER.into()));
+    }
+
+    #[test]
+    fn job_id_in_use_is_looked_at_again_after_a_second() {
+        let sim = Sim::new(1, SimConfig::default());
+        let rt = sim.rt(1);
+        sim.run(async {
+            let jobs = JobIds::default();
+            assert!(jobs.set_var("nodelocal") && jobs.set_name("a"));
+            jobs.find(&rt, caller()).await;
+            rt.sleep(Duration::from_secs(100)).await;
+            jobs.find(&rt, caller()).await;
+            for _ in 0..9 {
+                rt.sleep(REMEMBERED_MAX / 10).await;
+                assert_eq!(jobs.known(&rt, caller()), Some(JobId::new(b"a")));
+            }
+            rt.sleep(REMEMBERED_MAX / 10).await;
+            assert_eq!(jobs.known(&rt, caller()), None, "the thread id may be that of another program");
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn job_ids_of_the_programs_looked_at_last_are_remembered() {
+        let sim = Sim::new(1, SimConfig::default());
+        let rt = sim.rt(1);
+        let of = |pid| Caller { pid, uid: 7, gid: 8 };
+        sim.run(async {
+            let jobs = JobIds::default();
+            assert!(jobs.set_var("nodelocal") && jobs.set_name("a"));
+            let all = KNOWN_MAX.get() as u32;
+            for pid in 1..=all {
+                jobs.find(&rt, of(pid)).await;
+            }
+            jobs.known(&rt, of(1));
+            jobs.find(&rt, of(2)).await;
+            for pid in [all + 1, all + 2] {
+                jobs.find(&rt, of(pid)).await;
+            }
+            assert_eq!([1, 2, 3, 4].map(|pid| jobs.last(of(pid)).is_none()), [true, false, true, false]);
+        })
+        .unwrap();
     }
 
     #[test]

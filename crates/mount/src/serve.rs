@@ -33,7 +33,7 @@ use sheen_rt::{
     Rt,
     operation::{self, Operation, SLOW_AFTER},
 };
-use sheen_wire::{Errno, Result, control, ldlm::Mode};
+use sheen_wire::{Errno, JobId, Result, control, ldlm::Mode};
 
 use crate::{
     answer::{self, Answer},
@@ -107,9 +107,10 @@ impl Filesystem for Face {
         let caller = Caller { pid: header.pid, uid: header.uid, gid: header.gid };
         let jobs = &self.0.options().jobs;
         let known = match &request.op {
-            // A program that becomes another one waits for the flush, and its environment cannot be
-            // read meanwhile.
-            Op::Flush { .. } | Op::Release { .. } | Op::ReleaseDir { .. } => Some(jobs.last(caller)),
+            // Servers count no request of theirs by job: neither a close nor an unlock. And a
+            // program that becomes another one waits for the flush: its environment cannot be read
+            // meanwhile.
+            Op::Flush { .. } | Op::Release { .. } | Op::ReleaseDir { .. } => Some(JobId::NONE),
             _ => jobs.known(&self.0.rt, caller),
         };
         let run = ops::run(self.0.clone(), request, signal.clone());
