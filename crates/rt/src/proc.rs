@@ -4,6 +4,11 @@ use std::io::{self, Read};
 
 /// Most bytes of an environment that are read.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
+/// Buffer for an environment, in bytes: most need one read. Each read locks the memory map of the
+/// program.
+const ENVIRONMENT_BYTES: usize = 8 << 10;
+/// Most bytes of a program's name, with the line's end; kernel threads have longer names.
+const NAME_LINE_BYTES_MAX: usize = 64;
 /// Most bytes of a variable's value.
 pub const VARIABLE_BYTES_MAX: usize = 64;
 
@@ -26,7 +31,10 @@ fn parse_groups(status: &str) -> Option<Vec<u32>> {
 /// # Errors
 /// ENOENT or ESRCH if there is no such task.
 pub fn name_of(pid: u32) -> io::Result<Vec<u8>> {
-    let mut name = std::fs::read(format!("/proc/{pid}/comm"))?;
+    // The kernel returns the line in one read.
+    let mut line = [0; NAME_LINE_BYTES_MAX];
+    let len = std::fs::File::open(format!("/proc/{pid}/comm"))?.read(&mut line)?;
+    let mut name = line[..len].to_vec();
     name.pop_if(|last| *last == b'\n');
     Ok(name)
 }
@@ -38,7 +46,7 @@ pub fn name_of(pid: u32) -> io::Result<Vec<u8>> {
 /// # Errors
 /// ENOENT or ESRCH if there is no such task. EACCES: this process may not read it.
 pub fn variable_of(pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
-    let mut all = Vec::new();
+    let mut all = Vec::with_capacity(ENVIRONMENT_BYTES);
     std::fs::File::open(format!("/proc/{pid}/environ"))?.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut all)?;
     let value = |entry: &[u8]| {
         let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
