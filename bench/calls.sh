@@ -17,6 +17,7 @@ sheen-ldlm enqueue
 sheen-oss capability
 sheen-oss counting
 sheen-client accesses
+sheen-mount job_ids
 EXAMPLES
 if [ -n "${RECORD:-}" ]; then
   python3 - "$calls" <<'PY' |
