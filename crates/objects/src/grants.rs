@@ -21,6 +21,9 @@ use sheen_wire::{Errno, Result};
 pub const BLOCK_BYTES: u64 = 4096;
 /// Maximum bytes granted to one client of a target: Lustre's largest `max_dirty_mb` is 2047.
 const CLIENT_BYTES_MAX: u64 = 2 << 30;
+/// Maximum bytes granted to one client while half of the free space is granted: the first request
+/// of a client. Idle clients do not return their grants, so larger ones would use up the space.
+const CLIENT_BYTES_SMALL: u64 = 8 << 20;
 /// Reserve for the local file system's own needs: one more byte for every 64 bytes granted, 1.6 %.
 /// Extent trees take up to 12 bytes a block (0.3 %), checksums as much, and trees may be only half
 /// full.
@@ -189,7 +192,9 @@ impl Grants {
     /// Returns how many bytes.
     pub fn grant(&mut self, who: Account, want: u64) -> u64 {
         let has = self.accounts.get(&who).copied().unwrap_or(0);
-        let more = share(self.left()).min(CLIENT_BYTES_MAX).saturating_sub(has).min(want);
+        let left = self.left();
+        let limit = if self.granted < left { CLIENT_BYTES_MAX } else { CLIENT_BYTES_SMALL };
+        let more = share(left).min(limit).saturating_sub(has).min(want);
         let more = more - more % BLOCK_BYTES;
         if more > 0 {
             *self.accounts.entry(who).or_default() += more;
@@ -281,6 +286,21 @@ mod tests {
         assert_eq!(grants.grant(A, 4095), 0);
         assert_eq!(grants.grant(A, u64::MAX), CLIENT_BYTES_MAX - 32 * MIB - 4096, "limit of one client");
         assert_eq!(grants.grant(B, GIB), GIB);
+    }
+
+    #[test]
+    fn large_grants_take_half_of_the_free_space() {
+        let mut grants = with_free(GIB);
+        let clients = 1..100;
+        for client in clients.clone() {
+            for _ in 0..8 {
+                grants.grant(Account { target: 1, client }, 8 * MIB);
+            }
+        }
+        let granted = |client| grants.accounts[&Account { target: 1, client }];
+        assert_eq!(granted(1), 64 * MIB);
+        let large: u64 = clients.map(granted).filter(|bytes| *bytes > 8 * MIB).sum();
+        assert!((400 * MIB..560 * MIB).contains(&large), "{large}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use sheen_wire::{
     ost::{Part, Reply, Request},
 };
 
-use super::{Changed, Writeback};
+use super::{Changed, Cost, Writeback};
 use crate::failure::{Failure, Result};
 
 /// Maximum number of lookups of the object's new name, which may not be decided yet.
@@ -32,12 +32,12 @@ impl Writeback {
         object: Fid,
         mut parts: Vec<Part>,
         bulk: Bulk,
-        used: u64,
+        cost: Cost,
         mtime: Time,
     ) -> Result<Changed> {
         let mut now = object;
         for n in 1..=FOLLOWS_MAX {
-            let answer = self.write(file, &parts, &bulk, used, mtime).await;
+            let answer = self.write(file, &parts, &bulk, cost, mtime).await;
             if answer != Err(Failure::MOVED) {
                 if answer.is_ok() && now != object {
                     self.osc.request(Request::Sync { objects: vec![now] }).urgent().send().await?;

@@ -29,6 +29,7 @@ mod all_dirty;
 mod appends;
 pub mod extents;
 mod follow;
+mod grant;
 pub mod pattern;
 mod tight;
 mod unsynced;
@@ -72,8 +73,6 @@ pub const AGE: Duration = Duration::from_secs(1);
 pub const MAX_DIRTY_MB_DEFAULT: u64 = 64;
 /// Maximum of `max_dirty_mb`.
 pub const MAX_DIRTY_MB_LIMIT: u64 = 2048;
-/// Bytes of grant requested at a time, at least.
-const GRANT_BYTES: u64 = 8 << 20;
 /// Maximum number of concurrent writes of appends to one OST, whatever the limit of other requests.
 /// Beside them and writes with dirty data, one slot of urgent requests is left for cancels of
 /// locks.
@@ -171,6 +170,14 @@ pub enum Put {
     Full,
 }
 
+/// Grant for the dirty data of a write request, in bytes.
+#[derive(Clone, Copy)]
+struct Cost {
+    covered: u64,
+    /// The grant that the write uses: `covered`, or 0 if the OST has dropped the grant.
+    used: u64,
+}
+
 /// The content of one write request.
 struct Batch {
     file: Fid,
@@ -180,9 +187,7 @@ struct Batch {
     runs: Vec<u64>,
     parts: Vec<Part>,
     bulk: Bulk,
-    covered: u64,
-    /// Bytes of grant that the write uses: `covered`, or 0 if the OST has dropped the grant.
-    used: u64,
+    cost: Cost,
     mtime: Time,
     /// Number of evictions by the OST when the batch was taken.
     evictions: u64,
@@ -319,12 +324,17 @@ impl Writeback {
         enough
     }
 
-    /// Returns how much more grant to request, in bytes; 0 if there is enough. Each write requests
-    /// some, so a part of all requests in flight is enough. By default it is [`GRANT_BYTES`].
+    /// Returns how much more grant to request with a lock, or with a write that is not buffered, in
+    /// bytes; 0 if there is enough.
     pub fn want(&self) -> u64 {
-        let in_flight = self.sends.limit() as u64 * self.max_bytes();
-        let wanted = (in_flight / 4).max(GRANT_BYTES).min(self.max_dirty.load(Relaxed));
-        if self.state.lock().grant >= wanted / 2 { 0 } else { wanted }
+        grant::wanted(self.state.lock().grant, self.max_dirty.load(Relaxed))
+    }
+
+    /// Returns how much more grant to request with a flush that uses `covered` bytes of grant.
+    fn want_with_flush(&self, covered: u64) -> u64 {
+        let state = self.state.lock();
+        let (dirty, is_alone) = (state.dirty + state.flying, state.sending <= 1);
+        grant::wanted_by_flush(covered, is_alone, state.grant, dirty, self.max_dirty.load(Relaxed))
     }
 
     /// Adds space that the OST granted.
@@ -588,8 +598,7 @@ impl Writeback {
             runs: Vec::new(),
             parts: Vec::new(),
             bulk: Bulk::new(),
-            covered: 0,
-            used: 0,
+            cost: Cost { covered: 0, used: 0 },
             mtime: Time { sec: 0, nsec: 0 },
             evictions: state.evictions,
         };
@@ -599,7 +608,7 @@ impl Writeback {
             batch.runs.push(offset);
             batch.parts.push(Part { object, offset, len: data.len() as u32 });
             batch.bulk.append(data);
-            batch.covered += covered;
+            batch.cost.covered += covered;
             batch.mtime = batch.mtime.max(mtime);
             if !whole {
                 break;
@@ -609,9 +618,10 @@ impl Writeback {
             return None;
         }
         // The OST would take the bytes from grants that it gave for other data since.
-        batch.used = if *grant_losses == state.grant_losses { batch.covered } else { 0 };
-        state.dirty -= batch.covered;
-        state.flying += batch.covered;
+        let covered = batch.cost.covered;
+        batch.cost.used = if *grant_losses == state.grant_losses { covered } else { 0 };
+        state.dirty -= covered;
+        state.flying += covered;
         state.sending += 1;
         Some(batch)
     }
@@ -622,11 +632,11 @@ impl Writeback {
     }
 
     async fn send(self: Arc<Self>, batch: Batch) {
-        let Batch { file, job: _, object, runs, parts, bulk, covered, used, mtime, evictions } = batch;
+        let Batch { file, job: _, object, runs, parts, bulk, cost, mtime, evictions } = batch;
         let answer = tokio::select! {
             biased;
             () = self.evicted(evictions) => Err(Errno::EIO.into()),
-            answer = self.write_there(file, object, parts, bulk, used, mtime) => answer,
+            answer = self.write_there(file, object, parts, bulk, cost, mtime) => answer,
         };
         if let Ok(changed) = answer {
             self.changed(file, changed);
@@ -634,7 +644,7 @@ impl Writeback {
         let mut state = self.state.lock();
         state.sending -= 1;
         if state.evictions == evictions {
-            state.flying -= covered;
+            state.flying -= cost.covered;
             if let Some(known) = state.objects.get_mut(&object) {
                 runs.iter().for_each(|offset| known.extents.done(*offset));
             }
@@ -653,17 +663,17 @@ impl Writeback {
             }
             state.tidy(object);
             drop(state);
-            self.all.remove(covered);
+            self.all.remove(cost.covered);
         }
         self.changed.notify_waiters();
     }
 
-    async fn write(&self, file: Fid, parts: &[Part], bulk: &Bulk, used: u64, mtime: Time) -> Result<Changed> {
+    async fn write(&self, file: Fid, parts: &[Part], bulk: &Bulk, cost: Cost, mtime: Time) -> Result<Changed> {
         loop {
             // The slots are never closed. A refused write takes another one after its pause: the
             // client that holds its lock may wait for a flush that waits for a slot.
             let _slot = self.sends.acquire().await?;
-            let grant = Grant { used, want: self.want() };
+            let grant = Grant { used: cost.used, want: self.want_with_flush(cost.covered) };
             let (parts, mtime) = (parts.to_vec(), Some(mtime));
             let request = Request::Write { file, parts, sync: false, mtime, grant, held: true };
             let response = self.osc.request(request).bulk(bulk.clone()).urgent().send().await?;

@@ -662,6 +662,35 @@ fn refused_flush_does_not_block_flushes_of_other_objects() {
     });
 }
 
+#[test]
+fn flush_requests_the_grant_that_it_uses() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        let granted = number(&m, "cur_grant_bytes");
+        for i in 1..100 {
+            write(&m, &file, i * PIECE, &[i as u8; PIECE]).await;
+        }
+        assert!(number(&m, "cur_grant_bytes") < granted);
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert!(number(&m, "cur_grant_bytes") >= granted);
+    });
+}
+
+/// Dirty data takes grant in whole blocks.
+#[test]
+fn flush_of_small_records_requests_the_grant_that_it_uses() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        let granted = number(&m, "cur_grant_bytes");
+        for i in 1..200 {
+            write(&m, &file, i * 8192, &[i as u8; 100]).await;
+        }
+        assert_eq!(number(&m, "cur_grant_bytes"), granted - 199 * 4096);
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert!(number(&m, "cur_grant_bytes") >= granted);
+    });
+}
+
 /// The OSTs together can have more dirty data than the memory has room for.
 #[test]
 fn dirty_data_of_all_osts_stays_below_half_of_the_memory() {

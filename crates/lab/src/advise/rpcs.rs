@@ -336,10 +336,10 @@ mod tests {
     }
 
     #[test]
-    fn buffered_writes_need_larger_requests_and_a_larger_buffer() {
+    fn buffered_writes_need_more_requests_and_a_larger_buffer() {
         let advice = advice(Direction::Write, 1, 65_536, 0.05);
-        assert_eq!(advice.recommended, Some(Rpcs { pages: 2048, dirty_mb: 128, ..Rpcs::DEFAULT }));
-        assert_eq!(advice.settings, ["osc.a-OST*.max_pages_per_rpc=2048", "osc.a-OST*.max_dirty_mb=128"]);
+        assert_eq!(advice.recommended, Some(Rpcs { in_flight: 16, dirty_mb: 128, ..Rpcs::DEFAULT }));
+        assert_eq!(advice.settings, ["osc.a-OST*.max_rpcs_in_flight=16", "osc.a-OST*.max_dirty_mb=128"]);
         let reason = &advice.reason;
         assert!(reason.ends_with(" Both include 4 round trips at the start and the end of a file."), "{reason}");
         let little = Present::of(vec![mounted("a")], Rpcs { dirty_mb: 64, ..Rpcs::MAX }).unwrap();
